@@ -161,7 +161,7 @@ impl Discovery {
     }
 
     /// Iterates over every kind once, in the version that the server prefers.
-    pub fn preferred(&self) -> impl Iterator<Item = &Named> {
+    pub fn list_preferred(&self) -> impl Iterator<Item = &Named> {
         self.in_order().flat_map(|group| {
             group.resources.iter().enumerate().filter_map(|(place, named)| {
                 (group.kinds.get(&named.resource.kind)?.first() == Some(&place)).then_some(named)
@@ -347,7 +347,10 @@ mod tests {
         check(None, "Till", Some("v1"));
         check(Some("v2"), "Till", None);
         check(None, "Shelf", None);
-        let preferred: Vec<String> = known.preferred().map(|named| named.resource.api_version()).collect();
+        let preferred: Vec<String> = known
+            .list_preferred()
+            .map(|named| named.resource.api_version())
+            .collect();
         assert_eq!(preferred, ["shop/v2", "shop/v1"]);
     }
 

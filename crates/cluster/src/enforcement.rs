@@ -42,7 +42,7 @@ pub async fn read_policies_in_force(client: &Client) -> Result<bool, ClusterErro
 pub async fn report_enforcement(
     client: &Client,
     manager: &str,
-    (part, standing): (Part, &PartState),
+    (part, state): (Part, &PartState),
     settings: &Settings,
 ) -> Result<(), ClusterError> {
     let resource = client.resource(API_VERSION, KIND).await?;
@@ -59,7 +59,7 @@ pub async fn report_enforcement(
         let status = found.get("status").cloned().unwrap_or(Value::Null);
         // An unreadable status is replaced.
         let status: EnforcementStatus = serde_json::from_value(status).unwrap_or_default();
-        let Some(noted) = update_status(&status, (part, standing), settings, Timestamp::now()) else {
+        let Some(noted) = update_status(&status, (part, state), settings, Timestamp::now()) else {
             return Ok(());
         };
         let version = ObjectView::of(&found).read_text("/metadata/resourceVersion");

@@ -62,7 +62,7 @@ pub struct ObjectEvent {
 #[derive(Debug)]
 pub struct EventHistory {
     /// The events, with the newest last.
-    said: VecDeque<Said>,
+    past_events: VecDeque<PastEvent>,
     /// The uid of the object. A re-created object with the same name starts with an empty history.
     uid: String,
     budget: u32,
@@ -72,7 +72,7 @@ pub struct EventHistory {
 }
 
 #[derive(Clone, Debug)]
-struct Said {
+struct PastEvent {
     kind: EventKind,
     reason: String,
     message: String,
@@ -97,7 +97,7 @@ enum Verdict {
 impl Default for EventHistory {
     fn default() -> Self {
         Self {
-            said: VecDeque::new(),
+            past_events: VecDeque::new(),
             uid: String::new(),
             budget: BURST,
             refilled: None,
@@ -115,14 +115,14 @@ impl EventHistory {
                 ..Self::default()
             };
         }
-        let same = |said: &Said| said.kind == event.kind && said.reason == event.reason && said.message == message;
-        self.said.retain(|said| now < said.first + COUNTED_FOR);
-        let known = self.said.iter().position(same);
-        let last = self.said.len().checked_sub(1);
+        let same = |past: &PastEvent| past.kind == event.kind && past.reason == event.reason && past.message == message;
+        self.past_events.retain(|past| now < past.first + COUNTED_FOR);
+        let known = self.past_events.iter().position(same);
+        let last = self.past_events.len().checked_sub(1);
         if let Some(index) = known
-            && let Some(said) = self.said.get_mut(index)
+            && let Some(past) = self.past_events.get_mut(index)
         {
-            said.count += 1;
+            past.count += 1;
             if known == last {
                 return Verdict::Count;
             }
@@ -130,13 +130,13 @@ impl EventHistory {
         if !self.spend(now) {
             return Verdict::Count;
         }
-        match known.and_then(|index| self.said.remove(index)) {
-            Some(said) => {
+        match known.and_then(|index| self.past_events.remove(index)) {
+            Some(past) => {
                 let verdict = Verdict::Recount {
-                    name: said.name.clone(),
-                    count: said.count,
+                    name: past.name.clone(),
+                    count: past.count,
                 };
-                self.said.push_back(said);
+                self.past_events.push_back(past);
                 verdict
             }
             None => Verdict::Create,
@@ -158,10 +158,10 @@ impl EventHistory {
     }
 
     fn remember(&mut self, event: &ObjectEvent, message: &str, name: String, now: SystemTime) {
-        while self.said.len() >= REMEMBERED {
-            self.said.pop_front();
+        while self.past_events.len() >= REMEMBERED {
+            self.past_events.pop_front();
         }
-        self.said.push_back(Said {
+        self.past_events.push_back(PastEvent {
             kind: event.kind,
             reason: event.reason.clone(),
             message: message.to_owned(),
@@ -227,7 +227,7 @@ impl EventRecorder {
             match patched {
                 Ok(_) => return Ok(()),
                 Err(error) if error.absent() => {
-                    history.said.pop_back();
+                    history.past_events.pop_back();
                 }
                 Err(error) => return Err(error),
             }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     /// Records a message as the recorder would, and returns whether anything was written.
-    fn say(history: &mut EventHistory, message: &str, now: SystemTime) -> bool {
+    fn record_message(history: &mut EventHistory, message: &str, now: SystemTime) -> bool {
         let event = event(message);
         match history.judge("uid", &event, message, now) {
             Verdict::Count => false,
@@ -341,18 +341,22 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_last_is_not_said_again_before_a_while() {
+    fn a_repeated_event_is_written_once_in_ten_minutes() {
         let (mut history, start) = (EventHistory::default(), SystemTime::UNIX_EPOCH);
         let mut written = 0;
         for second in 0..1800 {
-            written += u32::from(say(&mut history, "same", start + Duration::from_secs(second)));
+            written += u32::from(record_message(
+                &mut history,
+                "same",
+                start + Duration::from_secs(second),
+            ));
         }
         assert_eq!(written, 3, "once in ten minutes");
         // After another event, the repeated event is written again, with its number of occurrences.
         let now = start + Duration::from_secs(1800);
-        assert!(say(&mut history, "same", now));
-        assert!(!say(&mut history, "same", now));
-        assert!(say(&mut history, "other", now));
+        assert!(record_message(&mut history, "same", now));
+        assert!(!record_message(&mut history, "same", now));
+        assert!(record_message(&mut history, "other", now));
         let verdict = history.judge("uid", &event("same"), "same", now);
         assert_eq!(
             verdict,
@@ -368,15 +372,15 @@ mod tests {
         let (mut history, start) = (EventHistory::default(), SystemTime::UNIX_EPOCH);
         let mut written = 0;
         for round in 0..10_000_u32 {
-            written += u32::from(say(&mut history, &round.to_string(), start));
+            written += u32::from(record_message(&mut history, &round.to_string(), start));
         }
         assert_eq!(written, BURST);
         for round in 0..10_000_u32 {
             let message = if round % 2 == 0 { "this" } else { "that" };
-            written += u32::from(say(&mut history, message, start + Duration::from_secs(599)));
+            written += u32::from(record_message(&mut history, message, start + Duration::from_secs(599)));
         }
         assert_eq!(written, BURST + 9, "one more each minute");
-        assert!(history.said.len() <= REMEMBERED);
+        assert!(history.past_events.len() <= REMEMBERED);
         // An object with the same name and another uid has its own budget.
         assert_eq!(history.judge("another", &event("this"), "this", start), Verdict::Create);
     }

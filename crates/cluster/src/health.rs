@@ -61,17 +61,17 @@ mod tests {
     #[test]
     fn it_is_good_when_all_is() {
         let health = ControllerHealth::default();
-        let told = health.clone();
+        let reporter = health.clone();
         assert!(health.is_good());
-        told.set_accepted(false);
-        told.set_seen("Tenant", false);
-        told.set_seen("Tenant", false);
+        reporter.set_accepted(false);
+        reporter.set_seen("Tenant", false);
+        reporter.set_seen("Tenant", false);
         assert!(!health.is_good());
-        told.set_accepted(true);
+        reporter.set_accepted(true);
         assert!(!health.is_good());
-        told.set_seen("Kustomization", true);
+        reporter.set_seen("Kustomization", true);
         assert!(!health.is_good());
-        told.set_seen("Tenant", true);
+        reporter.set_seen("Tenant", true);
         assert!(health.is_good());
     }
 }

@@ -101,25 +101,24 @@ pub(crate) fn reserve_memory(
 }
 
 impl RemoteClusterLimits {
-    fn tell(&self, text: &str, longest: usize) -> String {
+    fn limit_text(&self, text: &str, longest: usize) -> String {
         if (self.is_secret)(text) {
             return "the API server's message is not repeated, since it quotes the request".to_owned();
         }
         let cut: String = text.chars().take(longest).collect();
-        let told: String = visible_line(&cut).chars().take(longest).collect();
-        told
+        visible_line(&cut).chars().take(longest).collect()
     }
 
     fn tell_causes(&self, causes: &[Cause]) -> Vec<Cause> {
-        let tell = |cause: &Cause| Cause {
+        let limit_text = |cause: &Cause| Cause {
             kind: match &cause.kind {
-                CauseKind::Other(word) => CauseKind::Other(self.tell(word, LONGEST_PART)),
+                CauseKind::Other(word) => CauseKind::Other(self.limit_text(word, LONGEST_PART)),
                 known => known.clone(),
             },
-            message: self.tell(&cause.message, LONGEST_PART),
-            field: self.tell(&cause.field, LONGEST_PART),
+            message: self.limit_text(&cause.message, LONGEST_PART),
+            field: self.limit_text(&cause.field, LONGEST_PART),
         };
-        causes.iter().take(MOST_PARTS).map(tell).collect()
+        causes.iter().take(MOST_PARTS).map(limit_text).collect()
     }
 
     /// Makes an error safe to report: lines of bounded length, without credentials of the request.
@@ -129,7 +128,7 @@ impl RemoteClusterLimits {
             | ClusterError::Conflict { message, causes }
             | ClusterError::ApplyConflict { message, causes }
             | ClusterError::Invalid { message, causes, .. } => {
-                *message = self.tell(message, LONGEST_MESSAGE);
+                *message = self.limit_text(message, LONGEST_MESSAGE);
                 // The caller checks whether all causes agree. An added empty cause prevents a conclusion from a cut list.
                 let is_cut = causes.len() > MOST_PARTS;
                 *causes = self.tell_causes(causes);
@@ -143,19 +142,19 @@ impl RemoteClusterLimits {
                 reason,
                 ..
             } => {
-                *message = self.tell(message, LONGEST_MESSAGE);
+                *message = self.limit_text(message, LONGEST_MESSAGE);
                 *causes = self.tell_causes(causes);
                 if let Reason::Other(word) = reason {
-                    *word = self.tell(word, LONGEST_PART);
+                    *word = self.limit_text(word, LONGEST_PART);
                 }
             }
             ClusterError::Unauthorized { message, .. }
             | ClusterError::NotFound { message }
             | ClusterError::AlreadyExists { message }
             | ClusterError::Expired { message }
-            | ClusterError::Throttled { message, .. } => *message = self.tell(message, LONGEST_MESSAGE),
+            | ClusterError::Throttled { message, .. } => *message = self.limit_text(message, LONGEST_MESSAGE),
             ClusterError::Decode { problem, .. } | ClusterError::Unreachable { problem } => {
-                *problem = self.tell(problem, LONGEST_MESSAGE);
+                *problem = self.limit_text(problem, LONGEST_MESSAGE);
             }
             ClusterError::IdentityMissing { .. }
             | ClusterError::NoKindMatch { .. }
@@ -170,8 +169,8 @@ impl RemoteClusterLimits {
 
     /// Makes warnings safe to report.
     pub(crate) fn limit_warnings(&self, warnings: Vec<String>) -> Vec<String> {
-        let told = warnings.iter().take(MOST_PARTS);
-        told.map(|warning| self.tell(warning, LONGEST_PART)).collect()
+        let reported = warnings.iter().take(MOST_PARTS);
+        reported.map(|warning| self.limit_text(warning, LONGEST_PART)).collect()
     }
 }
 
@@ -206,13 +205,13 @@ mod tests {
                 1000
             ],
         };
-        let told = terms().limit_error_text(refused(&"x\n".repeat(100_000)));
-        assert!(told.to_string().len() <= LONGEST_MESSAGE && !told.to_string().contains('\n'));
-        assert_eq!(told.causes().len(), MOST_PARTS + 1);
-        let longest = told.causes().iter().map(|cause| cause.message.len()).max();
-        assert!(longest <= Some(LONGEST_PART) && !told.causes()[0].message.contains('\u{1b}'));
-        let told = terms().limit_error_text(refused("Bearer hunter2 is not allowed"));
-        assert!(told.to_string().contains("not repeated") && !told.to_string().contains("hunter2"));
+        let error = terms().limit_error_text(refused(&"x\n".repeat(100_000)));
+        assert!(error.to_string().len() <= LONGEST_MESSAGE && !error.to_string().contains('\n'));
+        assert_eq!(error.causes().len(), MOST_PARTS + 1);
+        let longest = error.causes().iter().map(|cause| cause.message.len()).max();
+        assert!(longest <= Some(LONGEST_PART) && !error.causes()[0].message.contains('\u{1b}'));
+        let error = terms().limit_error_text(refused("Bearer hunter2 is not allowed"));
+        assert!(error.to_string().contains("not repeated") && !error.to_string().contains("hunter2"));
     }
 
     #[test]

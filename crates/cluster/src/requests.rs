@@ -23,10 +23,10 @@ impl RequestCounts {
 
     /// Counts a request that was answered with a code, or not at all.
     pub(crate) fn count(&self, method: &Method, code: Option<u16>) {
-        self.take(method.as_str(), code.unwrap_or_default(), 1);
+        self.add_count(method.as_str(), code.unwrap_or_default(), 1);
     }
 
-    fn take(&self, method: &str, code: u16, count: u64) {
+    fn add_count(&self, method: &str, code: u16, count: u64) {
         let method = METHODS.into_iter().find(|known| *known == method);
         let Some(method) = method.filter(|_| code == 0 || CODES.contains(&code)) else {
             return;
@@ -46,16 +46,16 @@ impl RequestCounts {
     #[must_use]
     pub fn take_all(&self) -> Vec<(String, u16, u64)> {
         let counts = std::mem::take(&mut *self.counts());
-        let told = counts
+        let listed = counts
             .into_iter()
             .map(|((method, code), count)| (method.to_owned(), code, count));
-        told.collect()
+        listed.collect()
     }
 
     /// Adds the counts of another process, without methods and codes that this process would not count.
-    pub fn add(&self, told: &[(String, u16, u64)]) {
-        for (method, code, count) in told {
-            self.take(method, *code, *count);
+    pub fn add(&self, counted: &[(String, u16, u64)]) {
+        for (method, code, count) in counted {
+            self.add_count(method, *code, *count);
         }
     }
 }
@@ -69,14 +69,14 @@ mod tests {
         let counts = RequestCounts::default();
         counts.count(&Method::GET, Some(200));
         counts.count(&Method::GET, None);
-        let told = |method: &str, code, count| (method.to_owned(), code, count);
+        let make_count = |method: &str, code, count| (method.to_owned(), code, count);
         counts.add(&[
-            told("GET", 200, 4),
-            told("SECRET", 200, 1),
-            told("GET", 9, 1),
-            told("PATCH", 409, u64::MAX),
+            make_count("GET", 200, 4),
+            make_count("SECRET", 200, 1),
+            make_count("GET", 9, 1),
+            make_count("PATCH", 409, u64::MAX),
         ]);
-        counts.add(&[told("PATCH", 409, 1)]);
+        counts.add(&[make_count("PATCH", 409, 1)]);
         let all = [(("GET", 0), 1), (("GET", 200), 5), (("PATCH", 409), u64::MAX)];
         assert_eq!(counts.list(), all);
         assert_eq!(counts.take_all().len(), 3);

@@ -19,25 +19,25 @@ pub(crate) struct ServerClock(Arc<AtomicI64>);
 
 impl ServerClock {
     /// Learns the time from the head of an answer, if the head has a date.
-    pub(crate) fn learn(&self, headers: &HeaderMap) {
-        self.learn_at(headers, Timestamp::now());
+    pub(crate) fn update(&self, headers: &HeaderMap) {
+        self.update_at(headers, Timestamp::now());
     }
 
-    fn learn_at(&self, headers: &HeaderMap, now: Timestamp) {
-        let said = headers.get(DATE).and_then(|date| date.to_str().ok());
-        let said = said.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
-        let Some(said) = said else { return };
-        let ahead = said.as_millisecond().saturating_sub(now.as_millisecond());
+    fn update_at(&self, headers: &HeaderMap, now: Timestamp) {
+        let date = headers.get(DATE).and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok());
+        let Some(date) = date else { return };
+        let ahead = date.as_millisecond().saturating_sub(now.as_millisecond());
         let is_same = ahead.unsigned_abs() <= RESOLUTION_MILLISECONDS.unsigned_abs();
         self.0.store(if is_same { 0 } else { ahead }, Ordering::Relaxed);
     }
 
     /// Returns the time of the API server.
     pub(crate) fn now(&self) -> Timestamp {
-        self.at(Timestamp::now())
+        self.correct(Timestamp::now())
     }
 
-    fn at(&self, now: Timestamp) -> Timestamp {
+    fn correct(&self, now: Timestamp) -> Timestamp {
         let there = now.as_millisecond().saturating_add(self.0.load(Ordering::Relaxed));
         Timestamp::from_millisecond(there).unwrap_or(now)
     }
@@ -63,10 +63,10 @@ mod tests {
             ("Thu, 30 Apr 2026 12:00:00 GMT", "2026-04-30T12:00:00Z"),
             ("Fri, 01 May 2026 12:00:02 GMT", "2026-05-01T12:00:00.700Z"),
         ] {
-            clock.clone().learn_at(&answer(date), now);
-            assert_eq!(clock.at(now), there.parse().unwrap(), "{date}");
+            clock.clone().update_at(&answer(date), now);
+            assert_eq!(clock.correct(now), there.parse().unwrap(), "{date}");
         }
-        clock.learn_at(&HeaderMap::new(), now);
-        assert_eq!(clock.at(now), now);
+        clock.update_at(&HeaderMap::new(), now);
+        assert_eq!(clock.correct(now), now);
     }
 }

@@ -51,7 +51,7 @@ impl Token {
     }
 
     /// Whether the token has ended, if its end is known.
-    pub(crate) fn ended(&self, now: SystemTime) -> bool {
+    pub(crate) fn has_ended(&self, now: SystemTime) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
     }
 
@@ -96,7 +96,7 @@ pub struct HandedToken {
 impl HandedToken {
     /// Returns the token at its destination.
     #[must_use]
-    pub fn take(self) -> Token {
+    pub fn into_token(self) -> Token {
         let time = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         Token::new(self.text, self.expires.and_then(time))
     }
@@ -148,7 +148,7 @@ mod tests {
         let handed = Token::new("secret", Some(SystemTime::UNIX_EPOCH + Duration::from_secs(7))).hand_over();
         assert!(!format!("{handed:?}").contains("secret"));
         let arrived: super::HandedToken = serde_json::from_str(&serde_json::to_string(&handed).unwrap()).unwrap();
-        assert!(arrived.take().is(&Token::new("secret", None)));
+        assert!(arrived.into_token().is(&Token::new("secret", None)));
         assert!(!Token::new("no claims in here", None).stale(SystemTime::now()));
         let claimed =
             |text: &[u8]| Token::new(format!("secret.{}.signature", URL_SAFE_NO_PAD.encode(text)), None).claims();

@@ -103,14 +103,14 @@ pub(crate) async fn open_response(
     call: &Call,
     terms: Option<&RemoteClusterLimits>,
 ) -> Result<Response<Body>, ClusterError> {
-    let opened = open_unheard(route, identity, token, call, terms).await;
+    let opened = open_unlimited(route, identity, token, call, terms).await;
     opened.map_err(|error| match terms {
         Some(terms) => terms.limit_error_text(error),
         None => error,
     })
 }
 
-async fn open_unheard(
+async fn open_unlimited(
     route: Route<'_>,
     identity: &Identity,
     token: Option<&Token>,
@@ -151,7 +151,7 @@ async fn open_unheard(
         .requests
         .count(&call.method, code.map(|response| response.status().as_u16()));
     let response = sent.map_err(|_| ClusterError::Timeout { after: REQUEST_TIMEOUT })??;
-    route.clock.learn(response.headers());
+    route.clock.update(response.headers());
     if response.status().is_success() {
         return Ok(response);
     }

@@ -91,9 +91,11 @@ pub async fn watch(
     let mut pause = PAUSES.0;
     loop {
         let began = Instant::now();
-        let ended = AssertUnwindSafe(round(client, resource, namespace, labels, &mut known, &mut sink))
-            .catch_unwind()
-            .await;
+        let ended = AssertUnwindSafe(list_and_follow(
+            client, resource, namespace, labels, &mut known, &mut sink,
+        ))
+        .catch_unwind()
+        .await;
         let lasted = began.elapsed() >= SHORT;
         if lasted {
             pause = PAUSES.0;
@@ -120,8 +122,8 @@ pub async fn watch(
         let longest = match error {
             Some(error) => {
                 // A reader that panics at this event, too, still gets its watch again.
-                let told = std::panic::catch_unwind(AssertUnwindSafe(|| sink(WatchEvent::Failed(error))));
-                if told.is_err() {
+                let delivered = std::panic::catch_unwind(AssertUnwindSafe(|| sink(WatchEvent::Failed(error))));
+                if delivered.is_err() {
                     known.resource_version.clear();
                 }
                 PAUSES.1
@@ -135,7 +137,7 @@ pub async fn watch(
 }
 
 /// Lists if no revision is known, and follows until the server ends the watch.
-async fn round(
+async fn list_and_follow(
     client: &Client,
     resource: &Resource,
     namespace: Option<&str>,
@@ -175,12 +177,12 @@ async fn list(
     // The known revisions are replaced only after everything was delivered: the reader may panic before, and a later page may fail.
     let mut versions = HashMap::new();
     let mut revision = String::new();
-    let bounds = Bounds::of(client);
+    let bounds = Bounds::for_client(client);
     let mut pages_read = 0_usize;
     while let Some(page) = pages.read_next().await? {
         pages_read += 1;
         let (items, versions, known) = (page.items, &mut versions, &*known);
-        let told = || {
+        let deliver = || {
             for object in items {
                 let key = (object.namespace.clone(), object.name.clone());
                 if !bounds.admit(&object, versions.len()) {
@@ -192,7 +194,7 @@ async fn list(
                 }
             }
         };
-        client.turns().run(page.bytes, told).await;
+        client.turns().run(page.bytes, deliver).await;
         revision = page.resource_version;
         if versions.len() >= bounds.objects || pages_read >= bounds.objects {
             return Err(too_many(resource, bounds.objects));
@@ -222,7 +224,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn of(client: &Client) -> Self {
+    fn for_client(client: &Client) -> Self {
         match client.terms() {
             Some(terms) => Self {
                 objects: terms.most_objects,
@@ -260,7 +262,7 @@ async fn follow(
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let mut line: Vec<u8> = Vec::new();
-    let bounds = Bounds::of(client);
+    let bounds = Bounds::for_client(client);
     let mut room = GrowingText::default();
     loop {
         let frame = tokio::time::timeout(SILENCE, body.frame())
@@ -284,12 +286,12 @@ async fn follow(
             room.grow_to(line.len().saturating_add(head.len()), client.terms())?;
             line.extend_from_slice(head);
             if !line.is_empty() {
-                let told = || {
+                let deliver = || {
                     let event = RawEvent::from_line(&line, resource);
                     let event = event.map_err(|error| broken(resource, error.to_string()))?;
-                    tell(event, resource, known, bounds, sink)
+                    deliver_event(event, resource, known, bounds, sink)
                 };
-                client.turns().run(line.len(), told).await?;
+                client.turns().run(line.len(), deliver).await?;
             }
             line.clear();
             // Small events don't keep the buffer of a large one, because hundreds of watches may exist.
@@ -306,7 +308,7 @@ async fn follow(
     }
 }
 
-fn tell(
+fn deliver_event(
     event: RawEvent,
     resource: &Resource,
     known: &mut Known,

@@ -88,7 +88,7 @@ pub(crate) struct WorkPermit {
 
 impl Line {
     /// Waits first in the lane's own queue, so only one task of a lane waits in the shared queue. Neither semaphore is ever closed.
-    async fn take(&self) -> WorkPermit {
+    async fn acquire_permit(&self) -> WorkPermit {
         let own = Arc::clone(&self.own).acquire_owned().await.ok();
         let all = Arc::clone(&self.all).acquire_owned().await.ok();
         WorkPermit { _all: all, _own: own }
@@ -102,7 +102,7 @@ impl LaneWorkLimit {
         if bytes < LARGE {
             return work();
         }
-        let _turn = self.work.take().await;
+        let _turn = self.work.acquire_permit().await;
         // A runtime with one thread can't move its other tasks to another thread.
         let runtime = Handle::current();
         if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
@@ -119,7 +119,7 @@ impl LaneWorkLimit {
 
     /// Waits until a page of a list may be held.
     pub(crate) async fn take_page(&self) -> WorkPermit {
-        self.pages.take().await
+        self.pages.acquire_permit().await
     }
 
     /// Whether the lane has no working or waiting task, and no other value shares its limit.

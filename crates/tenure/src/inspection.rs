@@ -32,7 +32,7 @@ impl InspectionClient {
         let (kind, name) = targets::Asked::read_one(words)?;
         let client = connect.client().await?;
         let discovery = resources::discover_resources(&client).await?;
-        let served: Vec<Resource> = discovery.preferred().map(Resource::from).collect();
+        let served: Vec<Resource> = discovery.list_preferred().map(Resource::from).collect();
         let resource = resources::find_resource(&served, &kind)?;
         let namespace = if resource.namespaced {
             scope

@@ -165,7 +165,7 @@ pub(crate) async fn find_at(client: &kube::Client, path: &str, accept: &str) -> 
 pub(crate) async fn list_served(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
     Ok(discover_resources(client)
         .await?
-        .preferred()
+        .list_preferred()
         .map(Resource::from)
         .collect())
 }
@@ -428,7 +428,7 @@ mod tests {
             {"version": "v1", "resources": [kind("deployments", "Deployment")]},
             {"version": "v1beta1", "resources": [kind("deployments", "Deployment"), kind("scales", "Scale")]}]}]});
         let read = Discovery::read(&[list]).expect("it is a document");
-        let resources: Vec<Resource> = read.preferred().map(Resource::from).collect();
+        let resources: Vec<Resource> = read.list_preferred().map(Resource::from).collect();
         let paths: Vec<String> = resources.iter().map(|resource| resource.path(Some("a"))).collect();
         assert_eq!(
             paths,

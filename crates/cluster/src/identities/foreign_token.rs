@@ -79,7 +79,7 @@ impl ForeignToken {
     /// # Errors
     /// When no token is available, or the token may not be sent.
     pub async fn prepare(&self) -> Result<(), TokenError> {
-        self.take().await.map(|_| ())
+        self.obtain_token().await.map(|_| ())
     }
 
     /// Returns the header with the token. A token that is about to end is replaced first.
@@ -87,7 +87,7 @@ impl ForeignToken {
     /// # Errors
     /// As [`ForeignToken::prepare`].
     pub async fn header(&self) -> Result<HeaderValue, TokenError> {
-        let token = self.take().await?;
+        let token = self.obtain_token().await?;
         let header = token.header().ok_or_else(|| {
             TokenError::Failed(ClusterError::Unauthorized {
                 identity: self.order.account().clone().into(),
@@ -119,7 +119,7 @@ impl ForeignToken {
         }
     }
 
-    async fn take(&self) -> Result<Token, TokenError> {
+    async fn obtain_token(&self) -> Result<Token, TokenError> {
         // The lock is held while a token is made, so concurrent requests make one token.
         let mut held = self.held.lock().await;
         if let Some((token, _)) = held.as_ref().filter(|(token, _)| !token.stale(SystemTime::now())) {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_used_until_it_ends_and_never_told() {
+    async fn a_token_is_used_until_it_ends_and_never_shown() {
         let (issuer, token) = order("there");
         let first = token.header().await.unwrap();
         assert_eq!(token.header().await.unwrap(), first);

@@ -178,7 +178,7 @@ impl Shared {
         let issued = self
             .issuer()
             .map_or_else(|| Err("there is no token for it".to_owned()), |issue| issue());
-        match (issued, old.filter(|old| !old.ended(now))) {
+        match (issued, old.filter(|old| !old.has_ended(now))) {
             (Ok(issued), _) => {
                 *held = Some(issued.clone());
                 Ok(Some(issued))

@@ -29,10 +29,10 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::fro
 /// The time for which an unused connection stays open, and the interval of the search for such connections.
 const IDLE: Duration = Duration::from_secs(90);
 const SWEEP: Duration = Duration::from_secs(30);
-/// The time for the server to announce its limit of streams. After this time, [`UNSAID`] counts.
+/// The time for the server to announce its limit of streams. After this time, [`INITIAL_STREAMS`] counts.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 /// The streams of a new connection before the server has announced a limit. No known server announces this number.
-const UNSAID: usize = 13;
+const INITIAL_STREAMS: usize = 13;
 /// The number of connections that a request tries if the previous connections did nothing for it.
 const TRIES: usize = 3;
 
@@ -206,12 +206,12 @@ impl SharedConnections {
 
     async fn acquire(&self, channel: &Channel) -> Result<(SendRequest<Body>, Place), BoxError> {
         let (group, began) = (self.group(channel), Instant::now());
-        if let Some(taken) = group.take(channel.purpose) {
+        if let Some(taken) = group.reserve_stream(channel.purpose) {
             return Ok(taken);
         }
         // One request opens the connection. The others use the connection, or get the reason for the failure.
         let mut failed = group.opening.lock().await;
-        if let Some(taken) = group.take(channel.purpose) {
+        if let Some(taken) = group.reserve_stream(channel.purpose) {
             return Ok(taken);
         }
         if let Some((_, error)) = failed.as_ref().filter(|(at, _)| *at >= began) {
@@ -258,7 +258,7 @@ impl SharedConnections {
 
 impl Group {
     /// Reserves a stream on the fullest connection that has a free one, so connections that were opened for a peak become idle.
-    fn take(&self, purpose: Purpose) -> Option<(SendRequest<Body>, Place)> {
+    fn reserve_stream(&self, purpose: Purpose) -> Option<(SendRequest<Body>, Place)> {
         let mut connections = lock(&self.connections);
         connections.retain(|connection| !connection.sender.is_closed());
         let streams = |connection: &&OpenConnection| connection.use_of.streams.load(Ordering::Acquire);
@@ -302,7 +302,7 @@ async fn share(
     let most = u32::try_from(streams).unwrap_or(u32::MAX);
     let shaken = Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
-        .initial_max_send_streams(UNSAID)
+        .initial_max_send_streams(INITIAL_STREAMS)
         .initial_stream_window_size(window)
         .initial_connection_window_size(window.saturating_mul(most))
         .keep_alive_interval(keep_alive.0)
@@ -313,21 +313,21 @@ async fn share(
     let (sender, connection) = shaken.map_err(|error| OpenError(error.to_string().into()))?;
     let use_of = Arc::new(Use {
         streams: AtomicUsize::new(0),
-        most: AtomicUsize::new(UNSAID),
+        most: AtomicUsize::new(INITIAL_STREAMS),
         ended: Mutex::new(Instant::now()),
     });
-    let (heard, first_word) = tokio::sync::oneshot::channel::<()>();
+    let (settings_seen, limit_announced) = tokio::sync::oneshot::channel::<()>();
     let driven = Arc::clone(&use_of);
     tokio::spawn(async move {
         let mut connection = pin!(connection);
-        let mut heard = Some(heard);
+        let mut settings_seen = Some(settings_seen);
         let mut look = tokio::time::interval(Duration::from_millis(1));
         let ended = std::future::poll_fn(|context| {
             let ended = connection.as_mut().poll(context);
             let most = connection.current_max_send_streams();
             driven.most.store(most, Ordering::Release);
-            if most != UNSAID || heard.as_ref().is_none_or(|heard| heard.is_closed()) {
-                drop(heard.take());
+            if most != INITIAL_STREAMS || settings_seen.as_ref().is_none_or(|sender| sender.is_closed()) {
+                drop(settings_seen.take());
             } else {
                 // The server's settings wake no task.
                 while look.poll_tick(context).is_ready() {}
@@ -338,7 +338,7 @@ async fn share(
             tracing::debug!(%error, "a connection to the API server ended");
         }
     });
-    let _said_or_not = tokio::time::timeout(FIRST_WORD, first_word).await;
+    let _announced_or_not = tokio::time::timeout(FIRST_WORD, limit_announced).await;
     Ok(OpenConnection { sender, use_of })
 }
 

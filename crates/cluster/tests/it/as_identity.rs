@@ -266,12 +266,12 @@ async fn a_version_that_is_no_longer_served_is_not_absence() {
     // A CustomResourceDefinition is served some time after it was written.
     let (old, new) = ("clusterit.example.com/v1beta1", "clusterit.example.com/v1");
     let served = async |api_version: &str| editor.resource(api_version, "Jar").await;
-    until(async || served(old).await.is_ok() && admin.apply(object.clone()).await.is_ok()).await;
+    wait_until(async || served(old).await.is_ok() && admin.apply(object.clone()).await.is_ok()).await;
     let resource = served(old).await.unwrap();
 
     admin.apply(definition(false)).await.unwrap();
     // At the old path, the server's answer names no object, and discovery is read again.
-    until(async || {
+    wait_until(async || {
         let found = editor.find(&resource, "cluster-it-c", "a").await;
         match found {
             Err(ClusterError::PathGone { .. }) => true,
@@ -280,7 +280,7 @@ async fn a_version_that_is_no_longer_served_is_not_absence() {
         }
     })
     .await;
-    until(async || matches!(served(old).await, Err(ClusterError::NoKindMatch { .. }))).await;
+    wait_until(async || matches!(served(old).await, Err(ClusterError::NoKindMatch { .. }))).await;
     let any = editor.resource_in_any_version(old, "Jar").await.unwrap();
     assert_eq!(any.api_version(), new);
     assert!(editor.find(&any, "cluster-it-c", "a").await.unwrap().is_some());
@@ -292,7 +292,7 @@ async fn a_version_that_is_no_longer_served_is_not_absence() {
         )
         .await
         .unwrap();
-    until(async || {
+    wait_until(async || {
         clients.kinds_changed();
         let any = editor.resource_in_any_version(old, "Jar").await;
         matches!(any, Err(ClusterError::NoKindMatch { .. }))
@@ -304,7 +304,7 @@ async fn a_version_that_is_no_longer_served_is_not_absence() {
     .await;
 }
 
-async fn until(holds: impl AsyncFn() -> bool) {
+async fn wait_until(holds: impl AsyncFn() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(180);
     while !holds().await {
         assert!(std::time::Instant::now() < deadline, "it did not come to that");
@@ -313,7 +313,7 @@ async fn until(holds: impl AsyncFn() -> bool) {
 }
 
 #[tokio::test]
-async fn whoever_reads_a_watch_may_panic_and_is_told_everything_again() {
+async fn a_panicking_watch_reader_gets_all_events_again() {
     let cluster = Cluster::start().await.unwrap();
     set_up(&cluster.admin, "cluster-it-panic").await;
     let clients = clients(&cluster).await;
@@ -342,11 +342,11 @@ async fn whoever_reads_a_watch_may_panic_and_is_told_everything_again() {
         })
         .await;
     });
-    let mut told = Vec::new();
-    while told.len() < 3 {
-        told.push(receive.recv().await.unwrap());
+    let mut names = Vec::new();
+    while names.len() < 3 {
+        names.push(receive.recv().await.unwrap());
     }
-    assert_eq!(told, ["one", "one", "two"]);
+    assert_eq!(names, ["one", "one", "two"]);
     watching.abort();
 }
 
@@ -378,12 +378,12 @@ async fn large_objects_are_listed_some_at_a_time() {
         })
         .await;
     });
-    let mut told = Vec::new();
+    let mut names = Vec::new();
     loop {
         match receive.recv().await.unwrap() {
             WatchEvent::Changed(object) if object.name.starts_with("large-") => {
                 assert!(object.text.len() > 900_000);
-                told.push(object.name);
+                names.push(object.name);
             }
             WatchEvent::Synced { revision } => {
                 assert!(!revision.is_empty());
@@ -393,6 +393,6 @@ async fn large_objects_are_listed_some_at_a_time() {
             _ => {}
         }
     }
-    assert_eq!(told, (0..MAPS).map(name).collect::<Vec<_>>());
+    assert_eq!(names, (0..MAPS).map(name).collect::<Vec<_>>());
     watching.abort();
 }

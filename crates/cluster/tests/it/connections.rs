@@ -43,12 +43,12 @@ fn config_maps() -> Resource {
 
 /// Opens a watch that sends its events to the receiver.
 fn open_watch(client: Client) -> Receiver<WatchEvent> {
-    let (told, heard) = channel();
+    let (sender, receiver) = channel();
     tokio::spawn(async move {
-        let sink = move |event| drop(told.send(event));
+        let sink = move |event| drop(sender.send(event));
         watch(&client, &config_maps(), Some("default"), None, sink).await;
     });
-    heard
+    receiver
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -64,15 +64,15 @@ async fn many_watches_and_requests_take_two_connections() {
         .unwrap();
     let clients = ClientPool::new(Connection::over_network(config).unwrap());
     let client = clients.controller();
-    let told: Vec<_> = (0..40).map(|_| open_watch(client.clone())).collect();
+    let receivers: Vec<_> = (0..40).map(|_| open_watch(client.clone())).collect();
     let resource = config_maps();
     let asked = (0..40).map(|_| client.find(&resource, "default", "new"));
     assert!(join_all(asked).await.into_iter().all(|found| found.unwrap().is_none()));
     let new = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "new", "namespace": "default" } });
     cluster.admin.apply(new).await.unwrap();
-    for heard in told {
+    for receiver in receivers {
         let is_new = |event: &WatchEvent| matches!(event, WatchEvent::Changed(seen) if seen.name == "new");
-        assert!(heard.iter().any(|event| is_new(&event)));
+        assert!(receiver.iter().any(|event| is_new(&event)));
     }
     assert_eq!(count.load(Ordering::SeqCst), 2);
 }

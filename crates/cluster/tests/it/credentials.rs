@@ -142,7 +142,7 @@ async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_mad
 }
 
 #[tokio::test]
-async fn refused_credentials_are_told_and_so_is_their_end() {
+async fn refused_credentials_and_their_end_are_reported() {
     let door = Door::default();
     let connection =
         Connection::in_process(door.clone(), Token::new("a", None)).issued_by(|| Ok(Token::new("b", None)));

@@ -211,7 +211,7 @@ fn make_config(orders: LaneOrders, line: &Arc<HubChannel>, dialer: &Arc<HubDiale
         let line = Arc::clone(&asking);
         async move {
             match line.ask(Question::Token { refused }).await {
-                Some(Answer::Token(token)) => token.map(|token| token.take()),
+                Some(Answer::Token(token)) => token.map(|token| token.into_token()),
                 _ => Err("the controllers gave no answer".to_owned()),
             }
         }

@@ -53,7 +53,7 @@ impl Uninstallation {
         let defined = list_defined(installed);
         check_served(&discovery, installed)?;
         let mut scan = Scan::default();
-        for resource in discovery.preferred().map(Resource::from) {
+        for resource in discovery.list_preferred().map(Resource::from) {
             if resource.group == MEASUREMENTS || resource.kind == EVENT {
                 continue;
             }

@@ -202,7 +202,7 @@ impl ObjectReads {
     async fn list_labelled(&mut self, client: &kube::Client, namespace: Option<&str>) {
         let kinds: Vec<Resource> = self
             .discovery
-            .preferred()
+            .list_preferred()
             .map(|named| named.resource.clone())
             .filter(|resource| resource.watchable && (namespace.is_none() || resource.namespaced))
             .collect();
