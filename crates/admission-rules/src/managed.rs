@@ -57,7 +57,9 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         return Ok(());
     }
     let placement = case.facts.find_placement(namespace);
-    let Ok(id) = ObjectId::of(old) else { return Ok(()) };
+    let Ok(id) = ObjectId::from_object(old) else {
+        return Ok(());
+    };
     if !is_believed(&placement, kustomization, &id) {
         return Ok(());
     }

@@ -66,7 +66,7 @@ pub fn objects_for(is_on: &dyn Fn(&str) -> bool) -> Result<Vec<Value>, CrdError>
 /// As [`objects`].
 pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Result<Vec<Value>, CrdError> {
     let mut objects = crds()?;
-    let choice = ControllerChoice::of(&objects, is_on);
+    let choice = ControllerChoice::from_definitions(&objects, is_on);
     objects.extend(cluster_roles(&choice));
     objects.extend([
         namespace(),

@@ -52,7 +52,7 @@ impl ObjectId {
     ///
     /// # Errors
     /// [`ObjectIdError::Field`] when `kind`, `apiVersion` or `metadata.name` is missing, [`ObjectIdError::Part`] when one is not valid.
-    pub fn of(object: &Value) -> Result<Self, ObjectIdError> {
+    pub fn from_object(object: &Value) -> Result<Self, ObjectIdError> {
         let text = |pointer: &str, field: &'static str| {
             object
                 .pointer(pointer)

@@ -171,24 +171,24 @@ pub const LANE_KINDS: [(&str, &[&str]); 5] = [
 /// a Surface generates.
 fn list_book_rules() -> Vec<Value> {
     let generated = json!(["get", "create", "patch", "delete"]);
-    let told = json!(["get", "update", "patch"]);
+    let status_verbs = json!(["get", "update", "patch"]);
     vec![
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts", "gitrepositories"], "verbs": generated }),
         json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": ["get", "patch"] }),
-        json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators/status", "artifactgenerators/finalizers"], "verbs": told }),
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts/status", "externalartifacts/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators/status", "artifactgenerators/finalizers"], "verbs": status_verbs }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts/status", "externalartifacts/finalizers"], "verbs": status_verbs }),
         // Only users and repositories create these: no create, no delete.
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "ocirepositories"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": ["get", "patch"] }),
-        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers/status", "receivers/finalizers"], "verbs": told }),
-        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts/status", "alerts/finalizers", "providers/status", "providers/finalizers"], "verbs": told }),
-        json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces/status", "surfaces/finalizers"], "verbs": told }),
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"], "verbs": told }),
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories/status", "ocirepositories/finalizers"], "verbs": told }),
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets/status", "buckets/finalizers"], "verbs": told }),
-        json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations/status", "kustomizations/finalizers"], "verbs": told }),
+        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers/status", "receivers/finalizers"], "verbs": status_verbs }),
+        json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts/status", "alerts/finalizers", "providers/status", "providers/finalizers"], "verbs": status_verbs }),
+        json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces/status", "surfaces/finalizers"], "verbs": status_verbs }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"], "verbs": status_verbs }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories/status", "ocirepositories/finalizers"], "verbs": status_verbs }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets/status", "buckets/finalizers"], "verbs": status_verbs }),
+        json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations/status", "kustomizations/finalizers"], "verbs": status_verbs }),
         json!({ "apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"] }),
     ]
 }
@@ -406,7 +406,7 @@ mod tests {
     /// Returns the author's writable resources, if these controllers are enabled.
     fn list_written(is_on: &dyn Fn(&str) -> bool) -> Vec<String> {
         let definitions = crate::crds::crds().expect("definitions");
-        let role = author_cluster_role(&ControllerChoice::of(&definitions, is_on));
+        let role = author_cluster_role(&ControllerChoice::from_definitions(&definitions, is_on));
         let rules = role["rules"].as_array().expect("rules");
         let writes = rules
             .iter()

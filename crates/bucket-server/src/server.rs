@@ -40,7 +40,7 @@ pub struct Answer {
 impl Answer {
     /// Makes an answer with a body.
     #[must_use]
-    pub fn of(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
             body: body.into(),
@@ -69,7 +69,7 @@ impl Answer {
         let xml = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>{code}</Code><Message>no</Message>{more}</Error>"
         );
-        Self::of(status, xml).with("Content-Type", "application/xml")
+        Self::new(status, xml).with("Content-Type", "application/xml")
     }
 }
 
@@ -315,7 +315,7 @@ fn answer_request(state: &State, request: &RecordedRequest) -> Answer {
     }
     match objects.get(key) {
         None => Answer::error(404, "NoSuchKey", ""),
-        Some(object) => Answer::of(200, object.content.clone()).with("ETag", format!("\"{}\"", object.mark)),
+        Some(object) => Answer::new(200, object.content.clone()).with("ETag", format!("\"{}\"", object.mark)),
     }
 }
 
@@ -361,7 +361,7 @@ fn list_objects(objects: &BTreeMap<String, Object>, page: usize, query: &str) ->
         xml.push_str(&format!("<NextContinuationToken>{last}</NextContinuationToken>"));
     }
     xml.push_str("</ListBucketResult>");
-    Answer::of(200, xml).with("Content-Type", "application/xml")
+    Answer::new(200, xml).with("Content-Type", "application/xml")
 }
 
 fn decode(text: &str) -> String {

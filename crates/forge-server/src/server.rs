@@ -434,7 +434,7 @@ fn answer_request(shared: &Shared, request: &Request<Bytes>) -> Result<Answer, C
         let path = request.uri().path();
         let mut faults = traffic.faults.iter_mut();
         let fault = faults.find_map(|fault| fault.strikes(request.method(), path).then(|| fault.what.clone()));
-        let limited = traffic.limit.as_mut().map(|limit| limit.take(now));
+        let limited = traffic.limit.as_mut().map(|limit| limit.take_request(now));
         (fault, limited)
     };
     let mut route = || route_request(shared, &mut world, request);
@@ -486,7 +486,7 @@ struct Left(u64, u64, Timestamp, u64);
 
 impl Limit {
     /// Takes one request from the limit. Returns whether one was left, and the values for the headers.
-    fn take(&mut self, now: Timestamp) -> (bool, Left) {
+    fn take_request(&mut self, now: Timestamp) -> (bool, Left) {
         let end = |since: Timestamp| since.saturating_add(self.per).unwrap_or(Timestamp::MAX);
         if end(self.since) <= now {
             (self.since, self.used) = (now, 0);

@@ -48,7 +48,7 @@ impl From<Vec<u8>> for Content {
 }
 
 impl Repository {
-    pub(crate) fn at(name: String, folder: PathBuf) -> Self {
+    pub(crate) fn new(name: String, folder: PathBuf) -> Self {
         Self { name, folder }
     }
 

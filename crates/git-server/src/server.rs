@@ -161,7 +161,7 @@ impl Shared {
         if name.len() > 200 || !name.split('/').all(part) {
             return Err(GitServerError::InvalidName(name.to_owned()));
         }
-        Ok(Repository::at(name.to_owned(), self.root.join(format!("{name}.git"))))
+        Ok(Repository::new(name.to_owned(), self.root.join(format!("{name}.git"))))
     }
 
     /// Returns the repository like [`Shared::name_repository`], if it exists.

@@ -162,7 +162,7 @@ impl Emitter {
 
     fn write_string(&mut self, text: &str, indent: usize, context: Context) {
         let simple_key = context == Context::SimpleKey;
-        let facts = Facts::of(text);
+        let facts = Facts::read(text);
         let is_text = matches!(resolve(text, Dialect::V2), Scalar::Text(_)) && !is_base_60(text);
         let mut style = if text.contains('\n') {
             Form::Literal
@@ -371,12 +371,12 @@ enum Form {
 
 /// Checks whether yaml.v3 may write a string as a block. Unlike yaml.v2, it does so for strings with tabs.
 pub(crate) fn may_be_block(text: &str) -> bool {
-    Facts::of(&text.replace('\t', "x")).block
+    Facts::read(&text.replace('\t', "x")).block
 }
 
 /// Checks whether a string may be written without quotes, even if the text means something else then.
 pub(crate) fn may_be_plain(text: &str) -> bool {
-    Facts::of(text).plain && !is_base_60(text)
+    Facts::read(text).plain && !is_base_60(text)
 }
 
 /// Writes the escape of a character between double quotes, with its backslash.

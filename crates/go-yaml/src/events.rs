@@ -205,7 +205,7 @@ impl<'text> EventReader<'text> {
         let here = self.scanner.peek()?.start;
         self.scanner
             .take_token()
-            .ok_or(Problem::at(here, "the text ends too early"))
+            .ok_or(Problem::new(here, "the text ends too early"))
     }
 
     /// Returns the state after the collection that just ended.
@@ -215,7 +215,7 @@ impl<'text> EventReader<'text> {
 
     fn fail(&mut self, message: &'static str) -> Result<Event<'text>, Problem> {
         let start = self.scanner.peek()?.start;
-        Err(Problem::at(start, message))
+        Err(Problem::new(start, message))
     }
 
     /// Returns the empty scalar before the next token.
@@ -270,7 +270,7 @@ impl<'text> EventReader<'text> {
         let mut has_version = false;
         while let Kind::Version(..) | Kind::TagDirective { .. } = self.peek_kind()? {
             let token = self.take_token()?;
-            let refuse = |message| Err(Problem::at(token.start, message));
+            let refuse = |message| Err(Problem::new(token.start, message));
             match token.kind {
                 Kind::Version(..) if has_version => return refuse("found duplicate %YAML directive"),
                 Kind::Version(1, 1) => has_version = true,
@@ -382,7 +382,7 @@ impl<'text> EventReader<'text> {
         } else {
             let known = self.handles.iter().find(|(known, _)| known == handle);
             let Some((_, prefix)) = known else {
-                return Err(Problem::at(mark, "found undefined tag handle"));
+                return Err(Problem::new(mark, "found undefined tag handle"));
             };
             format!("{prefix}{suffix}")
         };

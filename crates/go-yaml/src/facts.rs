@@ -15,7 +15,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn read(text: &str) -> Self {
         if text.is_empty() {
             return Facts {
                 multiline: false,
@@ -24,7 +24,7 @@ impl Facts {
                 block: false,
             };
         }
-        let bytes = Bytes::of(text);
+        let bytes = Bytes::read(text);
         if bytes.are_printable && !bytes.have_breaks && is_harmless(text, &bytes) {
             return Facts {
                 multiline: false,
@@ -98,7 +98,7 @@ struct Bytes {
 }
 
 impl Bytes {
-    fn of(text: &str) -> Self {
+    fn read(text: &str) -> Self {
         let mut bytes = Bytes {
             are_printable: true,
             have_breaks: false,

@@ -107,7 +107,7 @@ fn is_set(stop: Option<&Arc<AtomicBool>>) -> bool {
 impl Metering {
     /// Returns the bytes and steps that have been used so far.
     #[must_use]
-    pub fn used(&self) -> Allowance {
+    pub fn usage(&self) -> Allowance {
         METER.with(|meter| {
             let limits = meter.limits.get();
             Allowance {
@@ -248,7 +248,7 @@ mod tests {
             count_bytes(40);
             assert_eq!(exhausted_limit(), None);
         }
-        assert_eq!(metering.used().bytes, 60);
+        assert_eq!(metering.usage().bytes, 60);
         count_bytes(41);
         assert_eq!(exhausted_limit(), Some(Spent::Bytes(100)));
         assert!(check().unwrap_err().contains("more than 100 bytes"));
@@ -264,7 +264,7 @@ mod tests {
                 count_steps(one);
             }
             assert_eq!(exhausted_limit(), None, "{one}");
-            assert_eq!(metering.used().steps, 9_999 / one as u64 * one as u64, "{one}");
+            assert_eq!(metering.usage().steps, 9_999 / one as u64 * one as u64, "{one}");
             count_steps(9_999);
             assert_eq!(exhausted_limit(), Some(Spent::Steps(10_000)), "{one}");
         }
@@ -288,6 +288,6 @@ mod tests {
             count_bytes(1000);
             assert!(exhausted_limit().is_some());
         }
-        assert_eq!((exhausted_limit(), outer.used().bytes), (None, 0));
+        assert_eq!((exhausted_limit(), outer.usage().bytes), (None, 0));
     }
 }

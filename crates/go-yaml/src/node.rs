@@ -353,7 +353,7 @@ impl Node {
 
     /// Returns the value at a path of keys.
     #[inline]
-    pub fn at(&self, path: &[&str]) -> Option<&Node> {
+    pub fn find_at(&self, path: &[&str]) -> Option<&Node> {
         path.iter().try_fold(self, |node, key| node.get(key))
     }
 

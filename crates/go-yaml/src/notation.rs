@@ -59,7 +59,7 @@ type CommentsByLine = BTreeMap<usize, Comment>;
 ///
 /// # Errors
 /// If the text has notation that can't be rewritten. The message says what it is, and on which line of the text.
-pub fn of(text: &str) -> Result<Notation, String> {
+pub fn read_notation(text: &str) -> Result<Notation, String> {
     let mut reader = Reader {
         events: EventReader::new(text, Dialect::V3),
         text,

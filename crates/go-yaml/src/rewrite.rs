@@ -204,7 +204,7 @@ fn format_scalar(node: &Node, notation: &Notation, indent: usize, context: Conte
             tag = Some(node.tag.name());
         }
     }
-    let facts = Facts::of(text);
+    let facts = Facts::read(text);
     let mut form = match form {
         Form::Plain if text.contains('\n') => Form::Literal,
         Form::Plain if force => Form::Double,
@@ -321,7 +321,7 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(text: &str) -> Self {
+    fn read(text: &str) -> Self {
         let mut facts = Facts {
             flow_plain: !text.is_empty(),
             block_plain: true,

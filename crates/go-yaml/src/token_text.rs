@@ -96,7 +96,7 @@ pub(super) fn read_plain<'text>(
         loop {
             if cursor.is_blank(0) {
                 if ends_lines && cursor.mark.column < indent && cursor.next_is(b'\t') {
-                    return Err(Problem::at(
+                    return Err(Problem::new(
                         cursor.mark,
                         "found a tab character that violates indentation; indent with spaces",
                     ));
@@ -128,13 +128,13 @@ pub(super) fn read_quoted<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'tex
     let mut breaks = Breaks::default();
     loop {
         if cursor.is_document_marker() {
-            return Err(Problem::at(
+            return Err(Problem::new(
                 start,
                 "found a document marker in a quoted scalar; close the quote",
             ));
         }
         if cursor.peek_byte(0).is_none() {
-            return Err(Problem::at(start, "a quoted scalar doesn't end; close the quote"));
+            return Err(Problem::new(start, "a quoted scalar doesn't end; close the quote"));
         }
         let mut ends_lines = false;
         let mut from = cursor.mark.at;
@@ -228,9 +228,12 @@ fn read_escape(cursor: &mut Cursor<'_>) -> Result<char, Problem> {
             Some(b'L') => '\u{2028}',
             Some(b'P') => '\u{2029}',
             Some(b'/') => {
-                return Err(Problem::at(start, "found unknown escape character: a slash needs none"));
+                return Err(Problem::new(
+                    start,
+                    "found unknown escape character: a slash needs none",
+                ));
             }
-            _ => return Err(Problem::at(start, "found unknown escape character")),
+            _ => return Err(Problem::new(start, "found unknown escape character")),
         };
         cursor.skip_several(2);
         return Ok(character);
@@ -239,12 +242,12 @@ fn read_escape(cursor: &mut Cursor<'_>) -> Result<char, Problem> {
     let mut code = 0_u32;
     for _ in 0..digits {
         let Some(digit) = cursor.peek_byte(0).and_then(|byte| char::from(byte).to_digit(16)) else {
-            return Err(Problem::at(start, "did not find expected hexadecimal number"));
+            return Err(Problem::new(start, "did not find expected hexadecimal number"));
         };
         code = code << 4 | digit;
         cursor.skip_character();
     }
-    char::from_u32(code).ok_or(Problem::at(
+    char::from_u32(code).ok_or(Problem::new(
         start,
         "found invalid Unicode character escape code: write a character beyond U+FFFF as one with eight digits",
     ))
@@ -257,7 +260,7 @@ fn end_of_line(cursor: &mut Cursor<'_>, start: super::cursor::Mark, fault: &'sta
         cursor.skip_comment();
     }
     if !cursor.is_break_or_end(0) {
-        return Err(Problem::at(start, fault));
+        return Err(Problem::new(start, fault));
     }
     cursor.skip_line();
     Ok(())
@@ -316,7 +319,7 @@ fn block_header(cursor: &mut Cursor<'_>) -> Result<(Chomping, Option<usize>), Pr
                 chomping = if sign == b'+' { Chomping::Keep } else { Chomping::Strip };
             }
             Some(b'0') if given.is_none() => {
-                return Err(Problem::at(cursor.mark, "found an indentation indicator equal to 0"));
+                return Err(Problem::new(cursor.mark, "found an indentation indicator equal to 0"));
             }
             Some(digit @ b'1'..=b'9') if given.is_none() => given = Some(usize::from(digit - b'0')),
             _ => break,
@@ -341,7 +344,7 @@ fn block_breaks(
         }
         widest = widest.max(cursor.mark.column);
         if is_short(cursor) && cursor.next_is(b'\t') {
-            return Err(Problem::at(
+            return Err(Problem::new(
                 cursor.mark,
                 "found a tab character where an indentation space is expected",
             ));
@@ -378,7 +381,7 @@ pub(super) fn read_anchor<'text>(cursor: &mut Cursor<'text>) -> Result<&'text st
             Some(b'?' | b':' | b',' | b']' | b'}' | b'%' | b'@' | b'`')
         );
     if name.is_empty() || !ends {
-        return Err(Problem::at(
+        return Err(Problem::new(
             start,
             "the name of an anchor or alias must have letters, digits, _ and - only",
         ));
@@ -394,7 +397,7 @@ pub(super) fn read_tag<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>,
         cursor.skip_several(2);
         (handle, suffix) = (String::new(), read_uri(cursor, None)?);
         if !cursor.next_is(b'>') {
-            return Err(Problem::at(start, "did not find the `>` that ends a tag"));
+            return Err(Problem::new(start, "did not find the `>` that ends a tag"));
         }
         cursor.skip_character();
     } else {
@@ -411,7 +414,7 @@ pub(super) fn read_tag<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>,
         }
     }
     if !cursor.is_blank_or_end(0) {
-        return Err(Problem::at(
+        return Err(Problem::new(
             start,
             "did not find expected whitespace or line break after a tag",
         ));
@@ -422,14 +425,14 @@ pub(super) fn read_tag<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'text>,
 fn tag_handle(cursor: &mut Cursor<'_>, directive: bool) -> Result<String, Problem> {
     let start = cursor.mark;
     if !cursor.next_is(b'!') {
-        return Err(Problem::at(start, "did not find the `!` that a tag begins with"));
+        return Err(Problem::new(start, "did not find the `!` that a tag begins with"));
     }
     cursor.skip_character();
     read_word(cursor);
     if cursor.next_is(b'!') {
         cursor.skip_character();
     } else if directive && cursor.mark.at > start.at + 1 {
-        return Err(Problem::at(start, "did not find the `!` that ends a tag's handle"));
+        return Err(Problem::new(start, "did not find the `!` that ends a tag's handle"));
     }
     Ok(cursor.text_between(start.at, cursor.mark.at).to_owned())
 }
@@ -449,7 +452,7 @@ fn read_uri(cursor: &mut Cursor<'_>, begun: Option<&str>) -> Result<String, Prob
         }
     }
     if cursor.mark.at == start.at && begun.is_none() {
-        return Err(Problem::at(start, "did not find the rest of a tag"));
+        return Err(Problem::new(start, "did not find the rest of a tag"));
     }
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
@@ -462,7 +465,7 @@ fn escaped_character(cursor: &mut Cursor<'_>, bytes: &mut Vec<u8>) -> Result<(),
         let digit = |ahead| cursor.peek_byte(ahead).and_then(|byte| char::from(byte).to_digit(16));
         let octet = match (cursor.next_is(b'%'), digit(1), digit(2)) {
             (true, Some(high), Some(low)) => u8::try_from(high << 4 | low).unwrap_or(0),
-            _ => return Err(Problem::at(cursor.mark, "did not find two digits after a tag's `%`")),
+            _ => return Err(Problem::new(cursor.mark, "did not find two digits after a tag's `%`")),
         };
         if is_first {
             left = match octet {
@@ -471,14 +474,14 @@ fn escaped_character(cursor: &mut Cursor<'_>, bytes: &mut Vec<u8>) -> Result<(),
                 0xe0..=0xef => 3,
                 0xf0..=0xf7 => 4,
                 _ => {
-                    return Err(Problem::at(
+                    return Err(Problem::new(
                         cursor.mark,
                         "found an incorrect leading UTF-8 octet in a tag",
                     ));
                 }
             };
         } else if octet & 0xc0 != 0x80 {
-            return Err(Problem::at(
+            return Err(Problem::new(
                 cursor.mark,
                 "found an incorrect trailing UTF-8 octet in a tag",
             ));
@@ -497,14 +500,14 @@ pub(super) fn read_directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'
     cursor.skip_character();
     let name = read_word(cursor);
     if name.is_empty() || !cursor.is_blank_or_end(0) {
-        return Err(Problem::at(start, "could not find expected directive name"));
+        return Err(Problem::new(start, "could not find expected directive name"));
     }
     let kind = match name {
         "YAML" => {
             cursor.skip_blanks();
             let major = version_number(cursor)?;
             if !cursor.next_is(b'.') {
-                return Err(Problem::at(
+                return Err(Problem::new(
                     start,
                     "did not find expected digit or '.' character in a version",
                 ));
@@ -517,7 +520,7 @@ pub(super) fn read_directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'
             cursor.skip_blanks();
             let handle = tag_handle(cursor, true)?;
             if !cursor.is_blank(0) {
-                return Err(Problem::at(
+                return Err(Problem::new(
                     start,
                     "did not find expected whitespace in a %TAG directive",
                 ));
@@ -525,14 +528,14 @@ pub(super) fn read_directive<'text>(cursor: &mut Cursor<'text>) -> Result<Kind<'
             cursor.skip_blanks();
             let prefix = read_uri(cursor, None)?;
             if !cursor.is_blank_or_end(0) {
-                return Err(Problem::at(
+                return Err(Problem::new(
                     start,
                     "did not find expected whitespace or line break in a %TAG directive",
                 ));
             }
             Kind::TagDirective { handle, prefix }
         }
-        _ => return Err(Problem::at(start, "found unknown directive name")),
+        _ => return Err(Problem::new(start, "found unknown directive name")),
     };
     end_of_line(
         cursor,
@@ -547,13 +550,13 @@ fn version_number(cursor: &mut Cursor<'_>) -> Result<u32, Problem> {
     let mut value = 0;
     while let Some(digit) = cursor.peek_byte(0).and_then(|byte| char::from(byte).to_digit(10)) {
         if cursor.mark.at - start.at >= 2 {
-            return Err(Problem::at(start, "found extremely long version number"));
+            return Err(Problem::new(start, "found extremely long version number"));
         }
         value = value * 10 + digit;
         cursor.skip_character();
     }
     if cursor.mark.at == start.at {
-        return Err(Problem::at(start, "did not find expected version number"));
+        return Err(Problem::new(start, "did not find expected version number"));
     }
     Ok(value)
 }

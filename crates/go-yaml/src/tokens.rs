@@ -23,7 +23,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn at(mark: Mark, message: &'static str) -> Self {
+    pub(super) fn new(mark: Mark, message: &'static str) -> Self {
         Problem {
             line: mark.line + 1,
             message,
@@ -145,7 +145,7 @@ impl<'text> Scanner<'text> {
         }
         self.queue
             .front()
-            .ok_or(Problem::at(self.cursor.mark, "the text ends too early"))
+            .ok_or(Problem::new(self.cursor.mark, "the text ends too early"))
     }
 
     /// Takes the token that [`Self::peek`] returned.
@@ -261,7 +261,7 @@ impl<'text> Scanner<'text> {
         } else {
             "found character that cannot start any token; put the text in quotes"
         };
-        Err(Problem::at(self.cursor.mark, message))
+        Err(Problem::new(self.cursor.mark, message))
     }
 
     fn in_flow(&self) -> bool {
@@ -317,7 +317,7 @@ impl<'text> Scanner<'text> {
         };
         if key.mark.line < here.line || key.mark.index + LONGEST_KEY < here.index {
             if key.required {
-                return Err(Problem::at(key.mark, "could not find expected ':'"));
+                return Err(Problem::new(key.mark, "could not find expected ':'"));
             }
             key.possible = false;
         }
@@ -352,7 +352,7 @@ impl<'text> Scanner<'text> {
             return Ok(());
         };
         if key.required {
-            return Err(Problem::at(key.mark, "could not find expected ':'"));
+            return Err(Problem::new(key.mark, "could not find expected ':'"));
         }
         key.possible = false;
         self.key_of_token.remove(&key.token);
@@ -449,7 +449,7 @@ impl<'text> Scanner<'text> {
         let mark = self.cursor.mark;
         if !self.in_flow() {
             if !self.may_be_key {
-                return Err(Problem::at(
+                return Err(Problem::new(
                     mark,
                     "block sequence entries are not allowed in this context",
                 ));
@@ -466,7 +466,7 @@ impl<'text> Scanner<'text> {
         let mark = self.cursor.mark;
         if !self.in_flow() {
             if !self.may_be_key {
-                return Err(Problem::at(mark, "mapping keys are not allowed in this context"));
+                return Err(Problem::new(mark, "mapping keys are not allowed in this context"));
             }
             self.open_block(mark.column, Kind::BlockMappingStart, mark, None);
         }
@@ -491,7 +491,7 @@ impl<'text> Scanner<'text> {
             let mark = self.cursor.mark;
             if !self.in_flow() {
                 if !self.may_be_key {
-                    return Err(Problem::at(mark, "mapping values are not allowed in this context"));
+                    return Err(Problem::new(mark, "mapping values are not allowed in this context"));
                 }
                 self.open_block(mark.column, Kind::BlockMappingStart, mark, None);
             }

@@ -36,7 +36,7 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
     Ok(Build {
         resources,
         warnings,
-        used: metering.used(),
+        used: metering.usage(),
     })
 }
 

@@ -52,8 +52,8 @@ pub(crate) fn start_metering(budget: Budget, stop: &Stop) -> Metering {
 
 impl Metering {
     /// Returns the bytes and steps that the build has used so far.
-    pub(crate) fn used(&self) -> Budget {
-        let Allowance { bytes, steps } = self.0.used();
+    pub(crate) fn usage(&self) -> Budget {
+        let Allowance { bytes, steps } = self.0.usage();
         Budget { bytes, steps }
     }
 }
@@ -93,7 +93,7 @@ mod tests {
         };
         let metering = start_metering(budget, &Stop::NEVER);
         count_bytes(2 << 20);
-        assert_eq!((metering.used().bytes, check()), (2 << 20, Ok(())));
+        assert_eq!((metering.usage().bytes, check()), (2 << 20, Ok(())));
         count_bytes(2 << 20);
         assert!(check().unwrap_err().contains("makes more than 3 MiB"));
         drop(metering);

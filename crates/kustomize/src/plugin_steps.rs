@@ -90,7 +90,10 @@ impl Builder<'_> {
                         )));
                     }
                 };
-                let namespace = node.at(&["metadata", "namespace"]).map_or("", Node::text).to_owned();
+                let namespace = node
+                    .find_at(&["metadata", "namespace"])
+                    .map_or("", Node::text)
+                    .to_owned();
                 let unset_only =
                     find_field(&decoder, node, "unsetOnly").is_some_and(|node| decoder.read_bool(node, "unsetOnly"));
                 vec![Action::Namespace(Namespace {

@@ -115,7 +115,7 @@ impl Resource {
     /// Takes a resource as it was read; notes that an author wrote as annotations are honoured.
     pub(crate) fn new(node: Node, schema: &Arc<Schema>) -> Self {
         let mut notes = Notes::default();
-        if let Some(annotations) = node.at(&["metadata", "annotations"]) {
+        if let Some(annotations) = node.find_at(&["metadata", "annotations"]) {
             let wanted = annotations.get("internal.config.kubernetes.io/needsHashSuffix");
             notes.needs_hash = wanted.is_some_and(|value| value.text() == "enabled");
             if let Some(behavior) = annotations.get("internal.config.kubernetes.io/generatorBehavior") {
@@ -158,7 +158,7 @@ impl Resource {
 
     fn metadata_text(&self, field: &str) -> &str {
         self.node
-            .at(&["metadata", field])
+            .find_at(&["metadata", field])
             .filter(|node| !node.is_empty())
             .map_or("", Node::text)
     }
@@ -251,7 +251,7 @@ impl Resource {
     /// # Errors
     /// If the annotations, which kustomize keeps this in, are no mapping.
     pub(crate) fn set_origin(&mut self, origin: String) -> Result<(), Trouble> {
-        let annotations = self.node.at(&["metadata", "annotations"]);
+        let annotations = self.node.find_at(&["metadata", "annotations"]);
         if annotations.is_some_and(|annotations| !annotations.is_map() && !annotations.is_null()) {
             let message = "metadata.annotations must be a mapping: buildMetadata notes the origin there";
             return Err(Trouble::of(self, message));
@@ -294,7 +294,7 @@ impl Resource {
     /// Returns labels or annotations with every value as text.
     pub(crate) fn text_map(&self, field: &str) -> BTreeMap<String, String> {
         self.node
-            .at(&["metadata", field])
+            .find_at(&["metadata", field])
             .map(|map| {
                 meter::count_steps(4 * map.entries().len());
                 map.entries()

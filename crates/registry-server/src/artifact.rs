@@ -20,7 +20,7 @@ pub struct Artifact {
 impl Artifact {
     /// Describes an artifact with one layer of these files, as Flux pushes it.
     #[must_use]
-    pub fn of(files: &[(&str, &str)]) -> Self {
+    pub fn from_files(files: &[(&str, &str)]) -> Self {
         Self {
             layers: vec![(LAYER_TYPE.to_owned(), pack_files(files))],
             annotations: json!({

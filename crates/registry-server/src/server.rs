@@ -68,7 +68,7 @@ pub struct Answer {
 impl Answer {
     /// Makes an answer with a body.
     #[must_use]
-    pub fn of(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,
             headers: Vec::new(),
@@ -379,31 +379,31 @@ fn answer_request(state: &State, request: &RecordedRequest) -> Answer {
     let path = request.target.split('?').next().unwrap_or_default();
     if path == "/token" {
         let Access::Token { pair: Some(pair), .. } = &state.access else {
-            return Answer::of(200, json!({ "token": TOKEN }).to_string());
+            return Answer::new(200, json!({ "token": TOKEN }).to_string());
         };
         let by_refresh =
             request.body.contains("grant_type=refresh_token") && request.body.contains("refresh_token=sesame");
         return if by_refresh || shown == Some(basic(pair).as_str()) {
-            Answer::of(200, json!({ "access_token": TOKEN }).to_string())
+            Answer::new(200, json!({ "access_token": TOKEN }).to_string())
         } else {
-            Answer::of(401, "no")
+            Answer::new(401, "no")
         };
     }
     match &state.access {
         Access::Open => {}
         Access::Basic { pair } => {
             if shown != Some(basic(pair).as_str()) {
-                return Answer::of(401, "no").with("WWW-Authenticate", "Basic realm=\"registry\"");
+                return Answer::new(401, "no").with("WWW-Authenticate", "Basic realm=\"registry\"");
             }
         }
         Access::Token { realm, .. } => {
             if shown != Some(format!("Bearer {TOKEN}").as_str()) {
                 let challenge = format!("Bearer realm=\"{realm}\",service=\"registry\",scope=\"repository:x:pull\"");
-                return Answer::of(401, "no").with("WWW-Authenticate", challenge);
+                return Answer::new(401, "no").with("WWW-Authenticate", challenge);
             }
         }
     }
-    let missing = || Answer::of(404, "{}");
+    let missing = || Answer::new(404, "{}");
     let Some(rest) = path.strip_prefix("/v2/") else {
         return missing();
     };
@@ -412,12 +412,12 @@ fn answer_request(state: &State, request: &RecordedRequest) -> Answer {
     }
     if let Some((_, digest)) = rest.split_once("/blobs/") {
         let blob = state.blobs.get(digest);
-        return blob.map_or_else(missing, |blob| Answer::of(200, blob.clone()));
+        return blob.map_or_else(missing, |blob| Answer::new(200, blob.clone()));
     }
     if let Some((repository, name)) = rest.split_once("/manifests/") {
         let manifest = state.manifests.get(&(repository.to_owned(), name.to_owned()));
         return manifest.map_or_else(missing, |manifest| {
-            Answer::of(200, manifest.clone())
+            Answer::new(200, manifest.clone())
                 .with("Content-Type", MANIFEST)
                 .with("Docker-Content-Digest", compute_digest(manifest))
         });
@@ -443,7 +443,7 @@ fn list_referrers(known: &[Value], target: &str) -> Answer {
         .unwrap_or_default();
     let rest = known.get(start..).unwrap_or_default();
     let page = rest.get(..PAGE).unwrap_or(rest);
-    let answer = Answer::of(200, write_index(page).to_string());
+    let answer = Answer::new(200, write_index(page).to_string());
     match rest.len() > page.len() {
         true => answer.with("Link", format!("<{path}?from={}>; rel=\"next\"", start + PAGE)),
         false => answer,
@@ -453,13 +453,13 @@ fn list_referrers(known: &[Value], target: &str) -> Answer {
 /// Lists two tags per page, so that several pages occur.
 fn list_tags(state: &State, repository: &str, target: &str) -> Answer {
     let Some(tags) = state.tags.get(repository) else {
-        return Answer::of(404, "{}");
+        return Answer::new(404, "{}");
     };
     let last = target.split_once("last=").map(|(_, last)| last);
     let start = last.and_then(|last| tags.iter().position(|tag| tag == last));
     let rest = tags.get(start.map_or(0, |at| at + 1)..).unwrap_or_default();
     let page = rest.get(..2).unwrap_or(rest);
-    let answer = Answer::of(200, json!({ "name": repository, "tags": page }).to_string());
+    let answer = Answer::new(200, json!({ "name": repository, "tags": page }).to_string());
     match page.last() {
         Some(last) if rest.len() > page.len() => answer.with(
             "Link",

@@ -97,7 +97,7 @@ impl Address {
     }
 
     /// Returns an address at the same server with another path and query.
-    pub fn at(&self, path: &str, query: Option<String>) -> Self {
+    pub fn with_path(&self, path: &str, query: Option<String>) -> Self {
         Self {
             path: path.to_owned(),
             query,

@@ -279,7 +279,7 @@ async fn read_tenant(client: &kube::Client, name: &str) -> Result<Option<TenantF
 
 /// Builds the applied content again, and picks the object.
 async fn build_object(artifacts: &ArtifactAccess, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
-    let id = ObjectId::of(object).map_err(|error| error.to_string())?;
+    let id = ObjectId::from_object(object).map_err(|error| error.to_string())?;
     let built = artifacts.rebuild(&applied.kustomization, &applied.source).await?;
     built.take_object(&id).map_err(|error| error.to_string())
 }

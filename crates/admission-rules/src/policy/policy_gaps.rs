@@ -151,7 +151,7 @@ fn is_of_labels(_: &Request<'_>, refusal: &Refusal) -> bool {
 }
 
 fn find_object(request: &Request<'_>) -> Option<ObjectId> {
-    ObjectId::of(request.old_object.or(request.object)?).ok()
+    ObjectId::from_object(request.old_object.or(request.object)?).ok()
 }
 
 /// Returns the reason why policies can't deny a request that a rule denies. Returns none if they

@@ -63,7 +63,7 @@ struct ChosenKind {
 
 impl ControllerChoice {
     /// Returns the defined kinds for which `is_on` is true.
-    pub(crate) fn of(definitions: &[Value], is_on: &dyn Fn(&str) -> bool) -> Self {
+    pub(crate) fn from_definitions(definitions: &[Value], is_on: &dyn Fn(&str) -> bool) -> Self {
         let choose = |crd: &Value| {
             let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
             let name = text("/spec/names/kind");

@@ -14,7 +14,7 @@ fn list_texts(rule: &Value, field: &str) -> Vec<String> {
 }
 
 fn all() -> ControllerChoice {
-    ControllerChoice::of(&crds().expect("definitions"), &|_| true)
+    ControllerChoice::from_definitions(&crds().expect("definitions"), &|_| true)
 }
 
 /// The invariant "no controller's rights for a tenant", as far as RBAC can express it.

@@ -79,12 +79,12 @@ fn api_servers_ask_the_main_pods() {
     );
     let pod = |name: &str| find(&asked, "Deployment", name)["spec"]["template"]["spec"].clone();
     let main = pod("tenure-controller").to_string();
-    for told in [
+    for expected in [
         "--admission-address=9443",
         "--admission-client-ca=/etc/tenure/admission-clients/ca.crt",
         "\"secretName\":\"api-server\"",
     ] {
-        assert!(main.contains(told), "{told}: {main}");
+        assert!(main.contains(expected), "{expected}: {main}");
     }
     let shard = pod("tenure-controller-shard-a").to_string();
     assert!(
@@ -147,9 +147,11 @@ fn artifacts_are_reached_by_helm_controller_and_by_who_proves_himself() {
     };
     let deployment = find(&objects(&only_proven), "Deployment", "tenure-controller");
     let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone();
-    let told = json!("--artifact-url=https://tenure-artifacts.tenure-system.svc");
+    let argument = json!("--artifact-url=https://tenure-artifacts.tenure-system.svc");
     assert!(
-        arguments.as_array().is_some_and(|arguments| arguments.contains(&told)),
+        arguments
+            .as_array()
+            .is_some_and(|arguments| arguments.contains(&argument)),
         "{arguments}"
     );
 }

@@ -117,7 +117,7 @@ fn inventory_ids_round_trip() {
     }
     let object =
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "../secrets/x", "namespace": "team" } });
-    assert!(ObjectId::of(&object).is_err());
+    assert!(ObjectId::from_object(&object).is_err());
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Store {
             Self::Oci(registry, all) => {
                 all.extend(files);
                 let files: Vec<_> = all.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-                Ok(registry.push("bench", "latest", &Artifact::of(&files)))
+                Ok(registry.push("bench", "latest", &Artifact::from_files(&files)))
             }
         }
     }

@@ -97,7 +97,7 @@ impl RebuiltObject {
 }
 
 fn is_built(resource: &BuiltResource, object: &ObjectId) -> bool {
-    ObjectId::of(&resource.object).is_ok_and(|found| {
+    ObjectId::from_object(&resource.object).is_ok_and(|found| {
         // A namespace that the file does not name may have been set by the apply.
         found == *object
             || (found.namespace.is_empty()

@@ -192,7 +192,7 @@ impl<'a> DecryptedFiles<'a> {
             if !is_secret || is_disabled {
                 continue;
             }
-            let subject = ObjectId::of(&resource.object)
+            let subject = ObjectId::from_object(&resource.object)
                 .map(|id| id.subject())
                 .unwrap_or_default();
             let Some(data) = resource.object.get_mut("data").and_then(Value::as_object_mut) else {

@@ -247,7 +247,7 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
     let archive = pack_files(&[("map.yaml", &config_map("external", "one"))]);
     let digest = compute_digest(&archive);
     let server = RegistryServer::start().await.unwrap();
-    server.answer_with(move |_| Some(Answer::of(200, archive.clone())));
+    server.answer_with(move |_| Some(Answer::new(200, archive.clone())));
     let address = server.address();
     let named = format!("{namespace}/named=http://{address}/artifacts/");
     let other = format!("{namespace}/wrong=http://{address}/artifacts/");

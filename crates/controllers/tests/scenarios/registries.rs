@@ -9,7 +9,7 @@ use crate::stage::{CONFIG_MAP, KUSTOMIZATION, OCI_REPOSITORY, Stage, condition, 
 const SECRET: (&str, &str) = ("v1", "Secret");
 
 fn artifact(value: &str) -> Artifact {
-    Artifact::of(&[("./deploy/map.yaml", &config_map("web", value)), ("README.md", "words")])
+    Artifact::from_files(&[("./deploy/map.yaml", &config_map("web", value)), ("README.md", "words")])
 }
 
 fn source(name: &str, namespace: &str, registry: &RegistryServer, spec: &Value) -> Value {

@@ -206,7 +206,7 @@ mod tests {
             let entries = status.body["status"]["inventory"]["entries"].as_array().unwrap();
             let id = tenure_api::ObjectId {
                 namespace: names.tenant(),
-                ..tenure_api::ObjectId::of(object).unwrap()
+                ..tenure_api::ObjectId::from_object(object).unwrap()
             };
             assert!(entries.iter().any(|entry| entry["id"] == id.to_string()), "{object:#}");
         }

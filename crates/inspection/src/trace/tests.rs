@@ -28,7 +28,12 @@ impl World {
     fn new(objects: Vec<Value>) -> Self {
         let objects = objects
             .into_iter()
-            .map(|object| (ObjectId::of(&object).expect("an id"), Live::Present(Object(object))))
+            .map(|object| {
+                (
+                    ObjectId::from_object(&object).expect("an id"),
+                    Live::Present(Object(object)),
+                )
+            })
             .collect();
         Self {
             objects,

@@ -102,6 +102,6 @@ fn yaml_text(node: &Node, old: &str, whole: bool) -> Result<String, String> {
     if whole {
         return Err("a list or a mapping can't be replaced as a whole, only the scalars in it".to_owned());
     }
-    let text = rewrite::write_document(node, &notation::of(old)?)?;
+    let text = rewrite::write_document(node, &notation::read_notation(old)?)?;
     Ok(text.trim().to_owned())
 }

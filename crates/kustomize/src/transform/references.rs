@@ -67,7 +67,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
             node.get("kind").map_or("", Node::text),
         );
         let text = |field: &str| {
-            node.at(&["metadata", field])
+            node.find_at(&["metadata", field])
                 .filter(|node| !node.is_empty())
                 .map_or("", Node::text)
         };

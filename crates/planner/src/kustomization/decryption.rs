@@ -82,7 +82,7 @@ pub(super) fn read_keys(secret: &Object) -> Result<BTreeMap<String, Zeroizing<Ve
 pub(super) fn check_decrypted(context: &Context<'_>, objects: &[RenderedObject]) -> Phase<()> {
     let encrypted = objects.iter().find(|rendered| {
         let view = rendered.object.view();
-        let id = ObjectId::of(&rendered.object.0);
+        let id = ObjectId::from_object(&rendered.object.0);
         id.is_ok_and(|id| confidential::is_secret(&id))
             && view.find("/sops").is_some()
             && !view
@@ -92,7 +92,7 @@ pub(super) fn check_decrypted(context: &Context<'_>, objects: &[RenderedObject])
     let Some(encrypted) = encrypted else {
         return Ok(());
     };
-    let id = ObjectId::of(&encrypted.object.0)
+    let id = ObjectId::from_object(&encrypted.object.0)
         .map(|id| id.subject())
         .unwrap_or_default();
     let message = format!(

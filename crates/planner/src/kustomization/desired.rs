@@ -238,7 +238,7 @@ fn identify_objects<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -
     let mut problems = Vec::new();
     for rendered in rendered {
         let object = &rendered.object.0;
-        match ObjectId::of(object) {
+        match ObjectId::from_object(object) {
             Ok(id) => {
                 let kind = KindReference {
                     api_version: ObjectView::of(object).read_text("/apiVersion").to_owned(),

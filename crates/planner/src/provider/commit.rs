@@ -79,7 +79,7 @@ impl Repository {
                 if host == "github.com" {
                     let mut api = self
                         .server
-                        .at(&format!("/repos/{}/{behind}", self.parts.join("/")), query);
+                        .with_path(&format!("/repos/{}/{behind}", self.parts.join("/")), query);
                     api.host = "api.github.com".to_owned();
                     return api;
                 }
@@ -88,7 +88,7 @@ impl Repository {
                 format!("{base}/repos/{}/{behind}", self.parts.join("/"))
             }
         };
-        self.server.at(&path, query)
+        self.server.with_path(&path, query)
     }
 }
 

@@ -341,7 +341,7 @@ impl Draft<'_> {
             Kind::Discord => {
                 if !address.path.ends_with("/slack") {
                     let path = format!("{}/slack", address.path.trim_end_matches('/'));
-                    address = address.at(&path, address.query.clone());
+                    address = address.with_path(&path, address.query.clone());
                 }
                 slack::write_message(spec, username, news, self.metadata, false)
             }

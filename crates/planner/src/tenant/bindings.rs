@@ -302,7 +302,7 @@ fn make_owner_subject(owner: &TenantOwner) -> Result<Value, String> {
 
 /// Returns a wanted cluster-scoped object of a RBAC kind.
 fn make_cluster_scoped(object: Value) -> Option<Wanted> {
-    let id = ObjectId::of(&object).ok()?;
+    let id = ObjectId::from_object(&object).ok()?;
     Some(Wanted {
         id,
         version: "v1",

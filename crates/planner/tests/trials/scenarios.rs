@@ -215,7 +215,7 @@ impl Player {
                 *self.snapshot.kustomization.metadata.generation.as_mut().unwrap() += 1;
             }
             Act::Here(mut object) => {
-                let id = ObjectId::of(&object).unwrap();
+                let id = ObjectId::from_object(&object).unwrap();
                 writeln!(self.account, "# {} is here", id.subject()).unwrap();
                 let is_secret = object["kind"] == "Secret";
                 for (_, value) in object["data"]

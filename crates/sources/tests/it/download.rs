@@ -72,7 +72,7 @@ fn source_key() -> SourceKey {
 #[tokio::test]
 async fn a_server_says_when_it_may_be_asked_again() {
     let stand = Stand::new().await;
-    let busy = |_: &_| Some(Answer::of(429, Vec::new()).with("Retry-After", "120"));
+    let busy = |_: &_| Some(Answer::new(429, Vec::new()).with("Retry-After", "120"));
     stand.server.answer_with(busy);
     let error = stand
         .try_fetch(&stand.make_request(&compute_digest(b"x")))
@@ -89,7 +89,7 @@ async fn what_the_digest_says_is_stored_and_not_fetched_again() {
     let digest = compute_digest(&archive);
     stand
         .server
-        .answer_with(move |_| Some(Answer::of(200, archive.clone())));
+        .answer_with(move |_| Some(Answer::new(200, archive.clone())));
     let mut asked = stand.make_request(&digest);
     let Ok(Fetched::Stored { artifact, .. }) = stand.fetch(&asked).await else {
         panic!("nothing stored")
@@ -122,7 +122,7 @@ async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
         assert!(message.contains(expected), "{expected}: {message}");
     };
     let bytes = archive.clone();
-    stand.server.answer_with(move |_| Some(Answer::of(200, bytes.clone())));
+    stand.server.answer_with(move |_| Some(Answer::new(200, bytes.clone())));
     let other = compute_digest(b"another");
     check(stand.fetch(&stand.make_request(&other)).await, "and its status says");
     assert!(!stand.store.contains(&source_key(), &good) && !stand.store.contains(&source_key(), &other));
@@ -142,18 +142,18 @@ async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
     let elsewhere = format!("http://{}/x", trap.address());
     stand
         .server
-        .answer_with(move |_| Some(Answer::of(302, "").with("Location", elsewhere.clone())));
+        .answer_with(move |_| Some(Answer::new(302, "").with("Location", elsewhere.clone())));
     check(
         stand.fetch(&stand.make_request(&good)).await,
         "answered HTTP 302; redirects are not followed",
     );
     assert!(trap.requests().is_empty());
-    stand.server.answer_with(|_| Some(Answer::of(404, "secret words")));
+    stand.server.answer_with(|_| Some(Answer::new(404, "secret words")));
     let message = stand.fetch(&stand.make_request(&good)).await.unwrap_err();
     assert!(message.contains("HTTP 404") && !message.contains("secret"), "{message}");
     stand.limits.received_bytes = 10;
     let bytes = archive.clone();
-    stand.server.answer_with(move |_| Some(Answer::of(200, bytes.clone())));
+    stand.server.answer_with(move |_| Some(Answer::new(200, bytes.clone())));
     assert!(
         stand.fetch(&stand.make_request(&good)).await.is_err(),
         "it is longer than may be received"

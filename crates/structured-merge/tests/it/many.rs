@@ -6,7 +6,7 @@ use structured_merge::{Applied, FieldManager, Timestamp, Typing};
 
 const MANY: usize = 20_000;
 
-fn at(second: i64) -> Timestamp {
+fn make_time(second: i64) -> Timestamp {
     Timestamp::from_unix_seconds(1_000_000 + second)
 }
 
@@ -38,7 +38,7 @@ fn many_managers_of_a_large_change() {
     let config =
         |labels: Value| json!({"apiVersion": "v1", "kind": "Thing", "metadata": {"name": "thing", "labels": labels}});
     let Applied::Changed(merged) = manager
-        .apply(Some(&live), &config(labels("new", "1")), "mine", false, at(0))
+        .apply(Some(&live), &config(labels("new", "1")), "mine", false, make_time(0))
         .unwrap()
     else {
         panic!("twenty thousand labels more");
@@ -48,7 +48,13 @@ fn many_managers_of_a_large_change() {
 
     // The second apply removes its own labels again, after checking the fields of all other managers.
     let Applied::Changed(pruned) = manager
-        .apply(Some(&merged), &config(json!({"new-00000": "1"})), "mine", false, at(1))
+        .apply(
+            Some(&merged),
+            &config(json!({"new-00000": "1"})),
+            "mine",
+            false,
+            make_time(1),
+        )
         .unwrap()
     else {
         panic!("nearly as many less");
@@ -57,13 +63,15 @@ fn many_managers_of_a_large_change() {
 
     // All managers are in conflict, and each loses its field.
     let all = config(labels("old", "2"));
-    let conflicts = manager.apply(Some(&live), &all, "mine", false, at(2)).unwrap_err();
+    let conflicts = manager
+        .apply(Some(&live), &all, "mine", false, make_time(2))
+        .unwrap_err();
     assert!(
         conflicts
             .to_string()
             .starts_with(&format!("Apply failed with {MANY} conflicts"))
     );
-    let Applied::Changed(forced) = manager.apply(Some(&live), &all, "mine", true, at(2)).unwrap() else {
+    let Applied::Changed(forced) = manager.apply(Some(&live), &all, "mine", true, make_time(2)).unwrap() else {
         panic!("all labels changed");
     };
     assert_eq!(count_managers(&forced), 1);
@@ -75,7 +83,7 @@ fn many_managers_of_versions_that_are_no_more() {
     let live = make_owned(|index| make_applied(index, &format!("v{}", index + 2)));
     let mut new = live.clone();
     new["metadata"]["labels"]["more"] = json!("1");
-    let updated = manager.update(Some(&live), new, "mine", at(0));
+    let updated = manager.update(Some(&live), new, "mine", make_time(0));
     assert_eq!(
         count_managers(&updated),
         1,

@@ -14,7 +14,7 @@ use crate::managers::{field_manager, typing};
 
 static WIDGET: LazyLock<FieldManager> = LazyLock::new(|| field_manager("Widget", "v1", None));
 
-fn at(second: i64) -> Timestamp {
+fn make_time(second: i64) -> Timestamp {
     Timestamp::from_unix_seconds(1_000_000 + second)
 }
 
@@ -119,12 +119,12 @@ fn story(writes: &[(&'static str, Value, Option<bool>)]) -> Option<Value> {
     for (second, (who, what, how)) in (0_i64..).zip(writes) {
         match how {
             Some(force) => {
-                if let Ok(applied) = WIDGET.apply(live.as_ref(), what, who, *force, at(second)) {
+                if let Ok(applied) = WIDGET.apply(live.as_ref(), what, who, *force, make_time(second)) {
                     live = Some(applied.into_object(live.as_ref()));
                     applied_by.insert(who, what);
                 }
             }
-            None => live = Some(WIDGET.update(live.as_ref(), with_identity(what), who, at(second))),
+            None => live = Some(WIDGET.update(live.as_ref(), with_identity(what), who, make_time(second))),
         }
         live = live.map(|live| with_identity(&live));
         if let Some(live) = &live {
@@ -191,18 +191,18 @@ proptest! {
     #[test]
     fn apply_is_idempotent(writes in prop::collection::vec(write(), 0..5), last in config()) {
         let live = story(&writes);
-        let once = WIDGET.apply(live.as_ref(), &last, "a", true, at(100)).unwrap().into_object(live.as_ref());
-        let twice = WIDGET.apply(Some(&once), &last, "a", true, at(200)).unwrap().into_object(Some(&once));
+        let once = WIDGET.apply(live.as_ref(), &last, "a", true, make_time(100)).unwrap().into_object(live.as_ref());
+        let twice = WIDGET.apply(Some(&once), &last, "a", true, make_time(200)).unwrap().into_object(Some(&once));
         // Kubernetes leaves null where all of a map or list is given up; only then does a second apply of
         // an empty one change anything, from null to empty.
         prop_assert_eq!(without_hollow(&json!([once["spec"]])), without_hollow(&json!([twice["spec"]])));
-        prop_assert_eq!(WIDGET.apply(Some(&twice), &last, "a", false, at(300)), Ok(Applied::Unchanged));
+        prop_assert_eq!(WIDGET.apply(Some(&twice), &last, "a", false, make_time(300)), Ok(Applied::Unchanged));
     }
 
     #[test]
     fn what_others_own_survives(writes in prop::collection::vec(write(), 1..6), last in config()) {
         let Some(live) = story(&writes) else { return Ok(()) };
-        let after = match WIDGET.apply(Some(&live), &last, "a", false, at(100)) {
+        let after = match WIDGET.apply(Some(&live), &last, "a", false, make_time(100)) {
             Ok(applied) => applied.into_object(Some(&live)),
             Err(_) => return Ok(()),
         };
@@ -231,7 +231,7 @@ proptest! {
             if Managed::of_object(&live).unwrap().managers.is_empty() {
                 break;
             }
-            live = WIDGET.apply(Some(&live), &nothing, who, false, at(100)).unwrap().into_object(Some(&live));
+            live = WIDGET.apply(Some(&live), &nothing, who, false, make_time(100)).unwrap().into_object(Some(&live));
         }
         prop_assert!(live["metadata"].get("managedFields").is_none(), "{}", live);
         prop_assert_eq!(without_hollow(&json!([live["spec"]])), json!([]));
@@ -243,8 +243,8 @@ proptest! {
         if Managed::of_object(&live).unwrap().managers.is_empty() {
             return Ok(());
         }
-        let Err(structured_merge::ApplyError::Conflicts { causes, .. }) = WIDGET.apply(Some(&live), &last, "a", false, at(100)) else { return Ok(()) };
-        let forced = WIDGET.apply(Some(&live), &last, "a", true, at(100)).unwrap().into_object(Some(&live));
+        let Err(structured_merge::ApplyError::Conflicts { causes, .. }) = WIDGET.apply(Some(&live), &last, "a", false, make_time(100)) else { return Ok(()) };
+        let forced = WIDGET.apply(Some(&live), &last, "a", true, make_time(100)).unwrap().into_object(Some(&live));
         let (before, after) = (Managed::of_object(&live).unwrap(), Managed::of_object(&forced).unwrap());
         for cause in causes {
             let mut lost = before.managers.iter().filter(|(id, owned)| {
@@ -363,8 +363,8 @@ proptest! {
     #[test]
     fn never_panics(live in prop::option::of(any_widget()), new in any_widget(), config in any_widget(), deduced: bool, force: bool) {
         let manager = if deduced { FieldManager::new(Typing::deduced(), "merge.tenure.test/v1", "Widget") } else { WIDGET.clone() };
-        let _ = manager.update(live.as_ref(), new, "kubectl", at(0));
-        let _ = manager.apply(live.as_ref(), &config, "kubectl", force, at(0));
+        let _ = manager.update(live.as_ref(), new, "kubectl", make_time(0));
+        let _ = manager.apply(live.as_ref(), &config, "kubectl", force, make_time(0));
     }
 
     #[test]

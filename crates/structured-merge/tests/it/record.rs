@@ -40,7 +40,7 @@ fn record() {
         for (name, case, state) in &mut cases {
             let kind = case.kind.clone();
             if let Some(step) = case.steps.get_mut(index) {
-                step.answer = Some(oracle.take(&kind, name, step, index, state));
+                step.answer = Some(oracle.run_step(&kind, name, step, index, state));
             }
         }
         // The entries of the next step must be of another second.
@@ -157,7 +157,7 @@ impl Oracle {
         );
     }
 
-    fn take(&self, kind: &str, name: &str, step: &Step, index: usize, state: &mut State) -> Answer {
+    fn run_step(&self, kind: &str, name: &str, step: &Step, index: usize, state: &mut State) -> Answer {
         let version = step.version.as_deref().unwrap_or("v1");
         let subresource = step.subresource.as_deref();
         let named = path(kind, version, Some(name), subresource);

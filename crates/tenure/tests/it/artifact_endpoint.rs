@@ -177,7 +177,7 @@ fn path_of(artifact: &Value, port: u16) -> String {
 async fn make_sources(admin: &Admin, git: &GitServer, registry: &RegistryServer, store: &BucketServer) {
     let repository = git.create("app").await.unwrap();
     repository.commit([("a.yaml", "a: 1\n")], "first").await.unwrap();
-    registry.push("blue/image", "latest", &Artifact::of(&[("b.yaml", "b: 1\n")]));
+    registry.push("blue/image", "latest", &Artifact::from_files(&[("b.yaml", "b: 1\n")]));
     store.put("apps", "c.yaml", b"c: 1\n");
     let metadata = |name: &str| json!({"namespace": "blue", "name": name});
     admin
@@ -401,7 +401,7 @@ async fn who_reads_slowly_keeps_nobody_else_waiting() {
         annotations: json!({}),
     };
     registry.push("blue/large", "latest", &large);
-    registry.push("red/small", "latest", &Artifact::of(&[("b.yaml", "b: 1\n")]));
+    registry.push("red/small", "latest", &Artifact::from_files(&[("b.yaml", "b: 1\n")]));
     let mut tokens = Vec::new();
     for (namespace, name) in [("blue", "large"), ("red", "small")] {
         admin.make_namespace(namespace).await;
@@ -544,7 +544,7 @@ async fn a_certificate_is_somebody_with_that_ones_rights() {
         .unwrap();
     }
     let registry = RegistryServer::start().await.unwrap();
-    registry.push("blue/image", "latest", &Artifact::of(&[("b.yaml", "b: 1\n")]));
+    registry.push("blue/image", "latest", &Artifact::from_files(&[("b.yaml", "b: 1\n")]));
     let (data, port) = (files.join("data"), reserve_port());
     let file = |flag: &str, name: &str| format!("{flag}={}", files.join(name).display());
     let flags = [

@@ -388,10 +388,10 @@ impl Case {
             }
             Fault::Registry => world
                 .registry
-                .answer_with(move |_| is_broken.then(|| RegistryAnswer::of(500, "out of order"))),
+                .answer_with(move |_| is_broken.then(|| RegistryAnswer::new(500, "out of order"))),
             Fault::Store => world
                 .store
-                .answer_with(move |_| is_broken.then(|| StoreAnswer::of(500, "out of order"))),
+                .answer_with(move |_| is_broken.then(|| StoreAnswer::new(500, "out of order"))),
         }
     }
 

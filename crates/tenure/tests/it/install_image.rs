@@ -42,7 +42,7 @@ fn write_program(path: &Path, text: &str) {
 
 async fn start() -> (RegistryServer, String, String) {
     let registry = RegistryServer::start().await.unwrap();
-    let digest = registry.push("team/tenure", "1.0", &Artifact::of(&[("tenure", "program")]));
+    let digest = registry.push("team/tenure", "1.0", &Artifact::from_files(&[("tenure", "program")]));
     let image = format!("{}/team/tenure:1.0", registry.address());
     (registry, image, digest)
 }

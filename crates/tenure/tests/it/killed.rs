@@ -157,7 +157,7 @@ impl World {
             ("turn.yaml".to_owned(), map(&format!("oci-{}", turn(number)), &said)),
         ];
         let files = files.each_ref().map(|(path, text)| (path.as_str(), text.as_str()));
-        self.registry.push("app", "latest", &Artifact::of(&files));
+        self.registry.push("app", "latest", &Artifact::from_files(&files));
         self.store.put("app", "map.yaml", map("bucket", &said).as_bytes());
         self.store.put(
             "app",

@@ -71,7 +71,7 @@ impl RightsReconciler {
         let account = identity::decide_for_lane(placement, &self.namespace);
         let find = |cache: &Cache<DynamicObject>, namespace: &str, name: &str| {
             let object = serde_json::to_value(cache.get(namespace, name)?.as_ref()).ok()?;
-            Some((ObjectId::of(&object).ok()?, Live::Present(Object(object))))
+            Some((ObjectId::from_object(&object).ok()?, Live::Present(Object(object))))
         };
         let account = find(&self.hub.lane_accounts, account.namespace(), account.name());
         let binding = find(&self.hub.lane_bindings, &self.namespace, LANE_BINDING);

@@ -60,7 +60,7 @@ impl SurfaceReconciler {
     fn list_children(&self) -> BTreeMap<ObjectId, Live> {
         let shard = self.hub.find_shard(&self.key.namespace);
         let labelled = shard.map(|shard| shard.list_labelled((SURFACE_LABEL, &self.key.name)));
-        let with_id = |object| Some((ObjectId::of(&object).ok()?, Live::Present(Object(object))));
+        let with_id = |object| Some((ObjectId::from_object(&object).ok()?, Live::Present(Object(object))));
         labelled.into_iter().flatten().filter_map(with_id).collect()
     }
 

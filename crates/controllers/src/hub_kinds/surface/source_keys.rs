@@ -187,7 +187,7 @@ fn read_answer(
             Ok(facts)
         }
         Err(error) => {
-            let id = ObjectId::of(sent).unwrap_or_else(|_| ObjectId {
+            let id = ObjectId::from_object(sent).unwrap_or_else(|_| ObjectId {
                 namespace: String::new(),
                 name: String::new(),
                 group: String::new(),

@@ -77,7 +77,7 @@ impl TenantReconciler {
             {
                 fields.remove("status");
             }
-            if let Ok(id) = ObjectId::of(&object) {
+            if let Ok(id) = ObjectId::from_object(&object) {
                 into.insert(id, Live::Present(Object(object)));
             }
         }

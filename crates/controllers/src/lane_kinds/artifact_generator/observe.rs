@@ -125,7 +125,7 @@ pub(super) fn list_children(shard: &Shard, generator: &ArtifactGenerator) -> BTr
         return BTreeMap::new();
     };
     let labelled = shard.list_labelled((GENERATOR_LABEL, uid)).into_iter();
-    let with_id = |object| Some((ObjectId::of(&object).ok()?, Live::Present(Object(object))));
+    let with_id = |object| Some((ObjectId::from_object(&object).ok()?, Live::Present(Object(object))));
     let mut children: BTreeMap<ObjectId, Live> = labelled.filter_map(with_id).collect();
     children.retain(|id, _| id.kind == ExternalArtifact::KIND.name);
     children

@@ -26,7 +26,7 @@ async fn buckets_and_their_fields_lead_nowhere_else() {
     store.put("bomb", "bomb", &vec![b'0'; 65 << 20]);
     // Another store, which redirects every request to a forbidden address.
     let elsewhere = format!("http://{}/app/", forbidden.address());
-    trap.answer_with(move |_| Some(Answer::of(307, "").with("Location", elsewhere.clone())));
+    trap.answer_with(move |_| Some(Answer::new(307, "").with("Location", elsewhere.clone())));
     forbidden.put("app", "map.yaml", map.as_bytes());
     for namespace in [&scene.alpha, &"tenure-system".to_owned()] {
         let secret = json!({

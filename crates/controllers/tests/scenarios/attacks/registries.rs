@@ -40,7 +40,7 @@ async fn registries_and_their_fields_lead_nowhere_else() {
     let allowed = [&registry, &traps[0], &traps[1]].map(|server| format!("http://{}", server.address()));
     let scene = Scene::set_allowing("attacks-r", &allowed).await;
     let (evil, alpha) = (scene.evil.clone(), scene.alpha.clone());
-    let good = Artifact::of(&[("map.yaml", &config_map("from-registry", "x"))]);
+    let good = Artifact::from_files(&[("map.yaml", &config_map("from-registry", "x"))]);
     registry.push("app", "latest", &good);
     for (trap, realm) in traps.iter().zip([
         "https://169.254.169.254/latest/meta-data".to_owned(),

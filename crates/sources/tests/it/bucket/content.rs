@@ -148,7 +148,7 @@ async fn what_changes_meanwhile_is_taken_as_it_is_received() {
         }
         let listed = lists.load(Ordering::Relaxed) == 1;
         match request.target.as_str() {
-            "/apps/a" if listed => Some(Answer::of(200, "three").with("ETag", format!("\"{THREE}\""))),
+            "/apps/a" if listed => Some(Answer::new(200, "three").with("ETag", format!("\"{THREE}\""))),
             "/apps/b" if listed => Some(Answer::error(404, "NoSuchKey", "")),
             _ => None,
         }

@@ -15,7 +15,7 @@ fn is_list(request: &RecordedRequest) -> bool {
 }
 
 fn make_page(objects: &str, more: &str) -> Answer {
-    Answer::of(200, format!("<ListBucketResult>{objects}{more}</ListBucketResult>"))
+    Answer::new(200, format!("<ListBucketResult>{objects}{more}</ListBucketResult>"))
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn what_has_no_end_is_ended() {
     // An endless page, and an endless file with patterns.
     stand
         .server
-        .answer_with(|request| is_list(request).then(|| Answer::of(200, vec![b' '; 5 << 20])));
+        .answer_with(|request| is_list(request).then(|| Answer::new(200, vec![b' '; 5 << 20])));
     let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(
         message.contains("bytes of a page of its listing exceed 4 MiB"),
@@ -96,14 +96,14 @@ async fn what_has_no_end_is_ended() {
         request
             .target
             .ends_with(".sourceignore")
-            .then(|| Answer::of(200, vec![b'#'; 70_000]).with("ETag", "x"))
+            .then(|| Answer::new(200, vec![b'#'; 70_000]).with("ETag", "x"))
     });
     let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("larger than 64 KiB"), "{message}");
     // More than the tenant's memory budget allows.
     stand
         .server
-        .answer_with(|request| is_list(request).then(|| Answer::of(200, vec![b' '; 3 << 20])));
+        .answer_with(|request| is_list(request).then(|| Answer::new(200, vec![b' '; 3 << 20])));
     stand.account.memory = ByteBudget::new(BudgetLimits {
         what: "bytes of fetches in memory",
         lane: 4 << 20,
@@ -134,7 +134,7 @@ async fn nothing_leads_elsewhere() {
         let location = location.clone();
         stand
             .server
-            .answer_with(move |_| Some(Answer::of(status, "").with("Location", location.clone())));
+            .answer_with(move |_| Some(Answer::new(status, "").with("Location", location.clone())));
         let (error, message) = stand.refuse(stand.make_request()).await;
         assert!(matches!(error, BucketError::Elsewhere { .. }), "{message}");
         assert!(message.contains("to 127.0.0.1"), "{message}");
@@ -180,7 +180,7 @@ async fn what_is_no_list_empties_nothing() {
     ] {
         stand
             .server
-            .answer_with(move |request| is_list(request).then(|| Answer::of(200, body)));
+            .answer_with(move |request| is_list(request).then(|| Answer::new(200, body)));
         let (error, message) = stand.refuse(stand.ask_again(&first)).await;
         assert!(
             matches!(error, BucketError::Protocol { .. }) && message.contains(problem),
@@ -190,7 +190,7 @@ async fn what_is_no_list_empties_nothing() {
     for status in [404, 500, 503] {
         stand
             .server
-            .answer_with(move |request| is_list(request).then(|| Answer::of(status, "")));
+            .answer_with(move |request| is_list(request).then(|| Answer::new(status, "")));
         let (_, message) = stand.refuse(stand.ask_again(&first)).await;
         assert!(message.contains(&format!("HTTP {status}")), "{message}");
     }
@@ -199,7 +199,7 @@ async fn what_is_no_list_empties_nothing() {
         request
             .target
             .ends_with("/b")
-            .then(|| Answer::of(404, "<html>no</html>"))
+            .then(|| Answer::new(404, "<html>no</html>"))
     });
     stand.put(&[("b", "2")]);
     let (_, message) = stand.refuse(stand.ask_again(&first)).await;
@@ -250,18 +250,18 @@ async fn objects_are_what_they_are_said_to_be() {
     let mark = "\"f97c5d29941bfb1b2fdab0874906ab82\"";
     // Cut off, longer than listed, and without a mark.
     stand.server.answer_with(move |request| {
-        is_a(request).then(|| Answer::of(200, "on").with("ETag", mark).with("Content-Length", "3"))
+        is_a(request).then(|| Answer::new(200, "on").with("ETag", mark).with("Content-Length", "3"))
     });
     let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("broke"), "{message}");
     stand
         .server
-        .answer_with(move |request| is_a(request).then(|| Answer::of(200, "one and more").with("ETag", mark)));
+        .answer_with(move |request| is_a(request).then(|| Answer::new(200, "one and more").with("ETag", mark)));
     let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("not as long as its listing says"), "{message}");
     stand
         .server
-        .answer_with(move |request| is_a(request).then(|| Answer::of(200, "one")));
+        .answer_with(move |request| is_a(request).then(|| Answer::new(200, "one")));
     let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("has no ETag"), "{message}");
     // Larger than the bounds, as listed and as received.
@@ -280,7 +280,7 @@ async fn objects_are_what_they_are_said_to_be() {
     let _ = stand.server.take_requests();
     stand
         .server
-        .answer_with(move |request| is_a(request).then(|| Answer::of(200, noise(1, 2000)).with("ETag", "x")));
+        .answer_with(move |request| is_a(request).then(|| Answer::new(200, noise(1, 2000)).with("ETag", "x")));
     let (_, message) = stand.refuse(stand.make_request()).await;
     assert!(message.contains("bytes of one object exceed 1 KiB"), "{message}");
     for number in 0..100 {
@@ -293,7 +293,7 @@ async fn objects_are_what_they_are_said_to_be() {
     stand.limits.received_bytes = 1 << 20;
     stand
         .server
-        .answer_with(move |request| is_a(request).then(|| Answer::of(200, "on").with("ETag", mark).stalling()));
+        .answer_with(move |request| is_a(request).then(|| Answer::new(200, "on").with("ETag", mark).stalling()));
     let slow = FetchRequest {
         timeout: Duration::from_millis(500),
         ..stand.make_request()

@@ -86,9 +86,9 @@ async fn who_is_kept_out_is_not_told_that_the_credentials_are_refused() {
         pair: Some("user:sesame".to_owned()),
     });
     for (answer, expected) in [
-        (Answer::of(403, "Forbidden"), "keep this address out"),
+        (Answer::new(403, "Forbidden"), "keep this address out"),
         (
-            Answer::of(403, "{}").with("Content-Type", "application/json"),
+            Answer::new(403, "{}").with("Content-Type", "application/json"),
             "not accepted for the right to pull",
         ),
     ] {
@@ -199,9 +199,9 @@ async fn blobs_come_from_elsewhere_without_credentials() {
     let wanted = format!("/blobs/{}", compute_digest(&layer));
     stand.server.answer_with(move |request| {
         let is_blob = request.authorization.is_some() && request.target.ends_with(&wanted);
-        is_blob.then(|| Answer::of(307, "").with("Location", location.clone()))
+        is_blob.then(|| Answer::new(307, "").with("Location", location.clone()))
     });
-    storage.answer_with(move |_| Some(Answer::of(200, layer.clone())));
+    storage.answer_with(move |_| Some(Answer::new(200, layer.clone())));
     let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(
         message.contains("a loopback address") && !message.contains("signature"),
@@ -219,7 +219,7 @@ async fn blobs_come_from_elsewhere_without_credentials() {
     );
 
     // Storage that asks for credentials gets none.
-    storage.answer_with(|_| Some(Answer::of(401, "").with("WWW-Authenticate", "Basic realm=x")));
+    storage.answer_with(|_| Some(Answer::new(401, "").with("WWW-Authenticate", "Basic realm=x")));
     let (error, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     assert!(

@@ -35,7 +35,7 @@ async fn what_arrives_is_what_was_asked_for() {
     let body = json!({ "schemaVersion": 2, "layers": [] }).to_string();
     stand
         .server
-        .answer_with(move |request| request.target.ends_with(&other).then(|| Answer::of(200, body.clone())));
+        .answer_with(move |request| request.target.ends_with(&other).then(|| Answer::new(200, body.clone())));
     let (error, message) = stand.refuse(stand.make_request(json!({ "tag": "other" }))).await;
     assert!(matches!(error, OciError::DigestMismatch { .. }), "{message}");
 
@@ -58,7 +58,7 @@ async fn what_has_no_end_is_ended() {
         stand.server.answer_with(move |request| {
             let (_, number) = request.target.split_once("tags/list?n=")?;
             let next = number.parse::<u64>().unwrap_or_default() + 1;
-            let answer = Answer::of(200, json!({ "tags": tags }).to_string());
+            let answer = Answer::new(200, json!({ "tags": tags }).to_string());
             Some(answer.with("Link", format!("</v2/team/app/tags/list?n={next}>; rel=\"next\"")))
         });
         let (error, message) = stand.refuse(stand.make_request(json!({ "semver": "*" }))).await;
@@ -73,27 +73,27 @@ async fn what_has_no_end_is_ended() {
     // A next page of another repository.
     stand.server.answer_with(|request| {
         let is_list = request.target.contains("tags/list");
-        is_list.then(|| Answer::of(200, "{\"tags\":[]}").with("Link", "</v2/other/app/tags/list?n=1>; rel=\"next\""))
+        is_list.then(|| Answer::new(200, "{\"tags\":[]}").with("Link", "</v2/other/app/tags/list?n=1>; rel=\"next\""))
     });
     let (_, message) = stand.refuse(stand.make_request(json!({ "semver": "*" }))).await;
     assert!(message.contains("belongs to another repository"), "{message}");
     // An endless manifest.
     stand.server.answer_with(|request| {
         let is_manifest = request.method == "GET" && request.target.contains("/manifests/");
-        is_manifest.then(|| Answer::of(200, vec![b' '; 5 << 20]))
+        is_manifest.then(|| Answer::new(200, vec![b' '; 5 << 20]))
     });
     let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(message.contains("bytes of a manifest exceed 4 MiB"), "{message}");
     // An endless redirect.
     stand
         .server
-        .answer_with(|request| Some(Answer::of(307, "").with("Location", request.target.clone())));
+        .answer_with(|request| Some(Answer::new(307, "").with("Location", request.target.clone())));
     let (_, message) = stand.refuse(stand.make_request(json!({}))).await;
     assert!(message.contains("too many in a row"), "{message}");
     // A manifest that exceeds the tenant's memory budget.
     stand.server.answer_with(|request| {
         let is_manifest = request.method == "GET" && request.target.contains("/manifests/");
-        is_manifest.then(|| Answer::of(200, vec![b' '; 3 << 20]))
+        is_manifest.then(|| Answer::new(200, vec![b' '; 3 << 20]))
     });
     stand.account.memory = ByteBudget::new(BudgetLimits {
         what: "bytes of fetches in memory",

@@ -126,7 +126,7 @@ impl Stand {
     }
 
     fn push(&self, tag: &str, files: &[(&str, &str)]) -> String {
-        self.server.push("team/app", tag, &Artifact::of(files))
+        self.server.push("team/app", tag, &Artifact::from_files(files))
     }
 
     fn push_layer(&self, layer: Vec<u8>) {

@@ -169,7 +169,7 @@ async fn what_refers_to_an_artifact_is_bounded() {
     stand.server.answer_with(move |request| {
         let is_asked = request.target.starts_with(&path);
         let page = json!({ "schemaVersion": 2, "manifests": [] }).to_string();
-        is_asked.then(|| Answer::of(200, page).with("Link", format!("<{path}?again>; rel=\"next\"")))
+        is_asked.then(|| Answer::new(200, page).with("Link", format!("<{path}?again>; rel=\"next\"")))
     });
     let before = of("/referrers/");
     let (_, message) = stand.refuse(asked()).await;
@@ -178,7 +178,7 @@ async fn what_refers_to_an_artifact_is_bounded() {
     for (body, problem) in [("[]", "referrers"), ("{\"schemaVersion\": 2}", "no manifests")] {
         stand
             .server
-            .answer_with(move |request| request.target.contains("/referrers/").then(|| Answer::of(200, body)));
+            .answer_with(move |request| request.target.contains("/referrers/").then(|| Answer::new(200, body)));
         let (_, message) = stand.refuse(asked()).await;
         assert!(message.contains(problem), "{message}");
     }
@@ -216,7 +216,7 @@ async fn only_what_a_trusted_key_has_signed_is_stored() {
     stand.server.push(
         "team/app",
         &format!("{}.sig", wanted.replacen(':', "-", 1)),
-        &Artifact::of(&[]),
+        &Artifact::from_files(&[]),
     );
     refuse("no matching signatures").await;
 

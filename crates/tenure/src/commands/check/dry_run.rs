@@ -147,7 +147,7 @@ impl Asker<'_> {
         let locate = |pointer: &str| find_origin(built, pointer);
         let mut object = built.object.clone();
         let is_encrypted = open_object(&mut object);
-        let mut id = match ObjectId::of(&object) {
+        let mut id = match ObjectId::from_object(&object) {
             Ok(id) => id,
             Err(error) => return self.refuse_name(built, &error.to_string()),
         };
