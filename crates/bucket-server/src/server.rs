@@ -238,11 +238,11 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
         };
         let mut head = format!("HTTP/1.1 {} X\r\n", answer.status);
         // If the test sets another length, the connection ends with the answer.
-        let says_length = answer
+        let has_length = answer
             .headers
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        if !says_length {
+        if !has_length {
             head.push_str(&format!("Content-Length: {}\r\n", answer.body.len()));
         }
         for (name, value) in &answer.headers {
@@ -256,7 +256,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
             // Waits until the client closes the connection.
             let _ = stream.read(&mut [0]).await?;
         }
-        if says_length {
+        if has_length {
             return stream.shutdown().await;
         }
     }

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_process_tells_makes_no_new_sorts() {
+    fn counts_of_another_process_add_no_new_kinds() {
         let counts = RequestCounts::default();
         counts.count(&Method::GET, Some(200));
         counts.count(&Method::GET, None);

@@ -24,7 +24,7 @@ pub struct Adoption {
     /// True if the Tenant's record has the namespace already.
     pub is_recorded: bool,
     /// A description of the steps.
-    pub says: String,
+    pub summary: String,
 }
 
 /// Decides about one namespace. `tenancy` has all Tenants, and `object` is the namespace as it is stored.
@@ -92,7 +92,7 @@ pub fn plan_adoption(tenancy: &TenancyFacts, tenant: &TenantFacts, object: &Valu
             )
         }),
         is_recorded,
-        says: match changes.is_empty() {
+        summary: match changes.is_empty() {
             true => format!("is tenant {}'s already", tenant.name),
             false => changes.join(", "),
         },
@@ -250,9 +250,9 @@ mod tests {
         }});
         assert_eq!(adoption.patch, Some(expected));
         assert!(
-            adoption.says.contains("instead of former") && adoption.says.ends_with("recorded"),
+            adoption.summary.contains("instead of former") && adoption.summary.ends_with("recorded"),
             "{}",
-            adoption.says
+            adoption.summary
         );
     }
 

@@ -275,7 +275,7 @@ impl FactIndex {
 
     /// Returns what is ending about a namespace, if anything is known.
     #[must_use]
-    pub fn ending(&self, namespace: &str) -> Option<Termination> {
+    pub fn find_termination(&self, namespace: &str) -> Option<Termination> {
         let is_there = |owner: &TenantOwnerReference| {
             let found = self.find_tenant(&owner.name);
             found.is_some_and(|tenant| tenant.uid == owner.uid && !tenant.deleting)

@@ -127,9 +127,9 @@ fn read_hard(item: &Map<String, Value>) -> BTreeMap<String, String> {
 
 /// Returns the part of a spec that selects objects, without empty fields.
 fn read_scopes(spec: &Map<String, Value>) -> Value {
-    let says_something = |value: &&Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
+    let is_set = |value: &&Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
     let part = ["scopes", "scopeSelector"].into_iter().filter_map(|field| {
-        let value = spec.get(field).filter(says_something)?;
+        let value = spec.get(field).filter(is_set)?;
         Some((field.to_owned(), value.clone()))
     });
     Value::Object(part.collect())

@@ -20,7 +20,7 @@ pub enum Termination {
 impl TenancyFacts {
     /// Returns what is ending about a namespace, if anything is known.
     #[must_use]
-    pub fn ending(&self, namespace: &str) -> Option<Termination> {
+    pub fn find_termination(&self, namespace: &str) -> Option<Termination> {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace)?;
         find_termination(
             facts,

@@ -242,11 +242,11 @@ impl World {
 
     /// Checks whether a policy refuses a review of this actor.
     pub(crate) fn refuses(&self, actor: &Actor, review: &Value) -> bool {
-        self.tells(actor, review, false)
+        self.matches_policy(actor, review, false)
     }
 
     /// Checks whether a policy refuses a review, or warns of it.
-    pub(crate) fn tells(&self, actor: &Actor, review: &Value, warns: bool) -> bool {
+    pub(crate) fn matches_policy(&self, actor: &Actor, review: &Value, warns: bool) -> bool {
         let namespace = review["namespace"].as_str().unwrap_or_default();
         let is_namespace = review["resource"]["resource"] == "namespaces";
         let holder = self.namespace(namespace).filter(|_| !is_namespace);

@@ -42,7 +42,7 @@ fn every_case_is_answered_as_the_table_says() {
         // Policies warn only of overridden fields.
         let allowed = case.allow.as_ref().and_then(|allowed| allowed.warning.as_deref());
         let is_overridden = allowed.is_some_and(|warning| warning.contains("you override"));
-        let warns = world.tells(actor, &review, true);
+        let warns = world.matches_policy(actor, &review, true);
         if !refuses && warns != is_overridden {
             wrong.push(format!("{}: warned of: {warns}", case.name(index)));
         }

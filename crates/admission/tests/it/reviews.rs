@@ -40,7 +40,7 @@ fn edit_of(user: &str, groups: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forged_review_tells_no_more_than_its_user_would_hear() {
+async fn a_forged_review_reveals_nothing_to_its_user() {
     let (_stage, door) = open_on_embedded(None).await;
     let read_message = |answer: &Value| answer["status"]["message"].as_str().unwrap_or_default().to_owned();
     // An owner with the right to edit it learns where it comes from.

@@ -248,7 +248,7 @@ fn everybody_else_is_asked_about_by_another_one() {
 }
 
 #[test]
-fn every_field_is_said() {
+fn each_webhook_sets_every_field() {
     let fields = [
         "name",
         "admissionReviewVersions",

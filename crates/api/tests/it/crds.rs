@@ -224,7 +224,7 @@ fn packages_are_shaped_as_cozystacks() {
 }
 
 #[test]
-fn kinds_of_access_keep_what_was_said_and_hold_no_value() {
+fn kinds_of_access_are_immutable_and_hold_no_secret() {
     let crds = access_crds().unwrap();
     let names: Vec<&str> = crds
         .iter()

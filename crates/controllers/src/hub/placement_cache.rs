@@ -62,7 +62,7 @@ impl PlacementCache {
 
     /// Returns whether the namespace or its Tenant is being deleted.
     pub(crate) fn find_ending(&self, namespace: &str) -> Option<Termination> {
-        self.read().ending(namespace)
+        self.read().find_termination(namespace)
     }
 
     /// Checks whether the namespace's annotations allow lanes to request tokens of an account there.

@@ -95,7 +95,7 @@ impl Answers {
     fn collect(facts: &FactIndex) -> Self {
         Self {
             namespaces: NAMESPACES
-                .map(|name| (name, (facts.find_placement(name), facts.ending(name))))
+                .map(|name| (name, (facts.find_placement(name), facts.find_termination(name))))
                 .into(),
             tenants: TENANTS
                 .map(|name| (name, facts.find_tenant(name).map(|tenant| facts.extract(tenant))))
@@ -184,7 +184,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
         assert!(Answers::collect(&facts) == Answers::of(&again));
         for name in NAMESPACES {
             assert_eq!(tenancy.find_placement(name), facts.find_placement(name));
-            assert_eq!(tenancy.ending(name), facts.ending(name));
+            assert_eq!(tenancy.find_termination(name), facts.find_termination(name));
             assert_eq!(facts.tenant_of(name), look_for_tenant(&tenancy, name), "{name}");
         }
         // The extract for a Tenant is enough for all decisions about it.

@@ -81,7 +81,7 @@ fn answer(tenancy: &TenancyFacts, case: &Case) -> Result<String, Denial> {
             yes(reference::check_receiver_resource(&placement, namespace, other, target))
         }
         "healthCheck" => yes(reference::check_health_check(&placement, "Deployment", other, "x")),
-        "ending" => Ok(format!("{:?}", tenancy.ending(namespace))),
+        "ending" => Ok(format!("{:?}", tenancy.find_termination(namespace))),
         "take" => {
             let tenant = tenancy
                 .tenants

@@ -165,7 +165,7 @@ impl Adopt {
             (true, true) => " (dry run)",
             _ => "",
         };
-        output::print_line(format!("namespace/{}: {}{how}", adoption.namespace, adoption.says));
+        output::print_line(format!("namespace/{}: {}{how}", adoption.namespace, adoption.summary));
     }
 }
 

@@ -178,7 +178,7 @@ async fn who_does_not_read_stalls_nobody() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_any_more_is_given_up() {
+async fn a_silent_server_is_given_up() {
     let dead = Server {
         is_dead: true,
         ..Server::default()
