@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use tenure_admission_rules::policy::{list_bounds, list_enforced_objects, list_lane_bounds, list_roles};
+use tenure_admission_rules::policy::{list_bounds, list_enforced_objects, list_lane_bounds};
 use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::workload::{self, Workload};
 use tenure_tenancy::Settings;
@@ -147,17 +147,14 @@ fn list_installed() -> Result<Vec<Value>> {
     Ok(objects)
 }
 
-/// Adds the rights for webhooks and for policies. Of two objects with the same name, the later one replaces the first, as when objects are applied one after
-/// the other.
+/// Adds the rights for webhooks and for policies.
 fn add_enforcement(objects: &mut Vec<Value>, has_webhooks: bool, has_policies: bool) {
     if has_webhooks {
         objects.extend(tenure_api::installation::admission());
     }
     if has_policies {
-        let policing = tenure_api::installation::policing(&list_enforced_objects(&Settings::default()), &list_roles());
-        let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
-        objects.retain(|object| !policing.iter().any(|other| name(other) == name(object)));
-        objects.extend(policing);
+        let policing = tenure_api::installation::policing(&list_enforced_objects(&Settings::default()));
+        tenure_api::installation::add_or_replace(objects, policing);
     }
 }
 

@@ -221,33 +221,39 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
     roles
 }
 
+/// Returns the ClusterRoles that the owners and accounts of all Tenants share. Admission recognises their holders by the verbs on `tenants`.
+#[must_use]
+pub fn list_owner_roles() -> Vec<Value> {
+    let role = |name: &str, rules: Value| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": labels()}, "rules": rules
+        })
+    };
+    let on_namespaces = |verb: &str| json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": [verb]});
+    let on_tenants =
+        |verb: &str| json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": [verb]});
+    // Admission bounds a holder of the first right of a role by the second one, so no role has the first alone. Capsule's owners create namespaces by
+    // a role of the first name; the second role lets them apply new ones.
+    vec![
+        role(
+            NAMESPACE_PROVISIONER_CLUSTER_ROLE,
+            json!([on_namespaces("create"), on_tenants("provision")]),
+        ),
+        role(
+            NAMESPACE_APPLIER_CLUSTER_ROLE,
+            json!([on_namespaces("patch"), on_tenants("provision")]),
+        ),
+        role(SHOW_TOKEN_CLUSTER_ROLE, json!([on_tenants("show-token")])),
+    ]
+}
+
 /// Returns the rights of owners where admission checks all writes, and the rights of the controller to bind them. Owners create and apply namespaces, and
 /// read their Tenant. With RBAC alone, an owner could create namespaces for any tenant, and change all namespaces.
 #[must_use]
 pub fn provisioning() -> Vec<Value> {
-    vec![
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": NAMESPACE_PROVISIONER_CLUSTER_ROLE, "labels": labels()},
-            "rules": [
-                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]},
-                // By this verb webhooks recognise an owner, whose namespaces are the tenant's.
-                {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["provision"]}
-            ]
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": NAMESPACE_APPLIER_CLUSTER_ROLE, "labels": labels()},
-            "rules": [
-                {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["patch"]},
-                {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["provision"]}
-            ]
-        }),
-        json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": SHOW_TOKEN_CLUSTER_ROLE, "labels": labels()},
-            "rules": [{"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["show-token"]}]
-        }),
+    let mut objects = list_owner_roles();
+    objects.extend([
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": PROVISIONING_ROLE, "labels": labels()},
@@ -260,7 +266,8 @@ pub fn provisioning() -> Vec<Value> {
             ]
         }),
         controller_cluster_role_binding_to(PROVISIONING_ROLE),
-    ]
+    ]);
+    objects
 }
 
 /// Returns the right to write on namespaces which accounts' tokens lanes may request, where admission checks all writes and another controller
@@ -281,11 +288,11 @@ pub fn account_naming() -> Vec<Value> {
     ]
 }
 
-/// Returns the rights to keep tenancy's policies in force: for the policies and bindings of these names, and for the roles by which owners and accounts
+/// Returns the rights to keep tenancy's policies in force: for the policies and bindings of these names, and for the [roles](list_owner_roles) by which owners and accounts
 /// are recognised. A ClusterRole is made for each Tenant, with no right in it that the controllers don't have. These rights replace [`provisioning`],
 /// which is a part of them.
 #[must_use]
-pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
+pub fn policing(policies: &[Value]) -> Vec<Value> {
     let names = |kind: &str| -> Vec<Value> {
         let of_kind = policies
             .iter()
@@ -294,13 +301,9 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
             .filter_map(|object| object.pointer("/metadata/name").cloned())
             .collect()
     };
-    let bound: Vec<Value> = roles
-        .iter()
-        .filter_map(|role| role.pointer("/metadata/name").cloned())
-        .collect();
     let group = json!(["admissionregistration.k8s.io"]);
     let both = json!(["validatingadmissionpolicies", "validatingadmissionpolicybindings"]);
-    let mut objects = roles.to_vec();
+    let mut objects = list_owner_roles();
     objects.extend([
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
@@ -315,12 +318,19 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
                  "verbs": ["get", "create", "patch"]},
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
-                 "resourceNames": bound}
+                 "resourceNames": [NAMESPACE_PROVISIONER_CLUSTER_ROLE, NAMESPACE_APPLIER_CLUSTER_ROLE, SHOW_TOKEN_CLUSTER_ROLE]}
             ]
         }),
         controller_cluster_role_binding_to(POLICING_ROLE),
     ]);
     objects
+}
+
+/// Adds objects to an installation. They replace objects of the same kinds and names, so that each object is applied and exported once.
+pub fn add_or_replace(objects: &mut Vec<Value>, added: Vec<Value>) {
+    let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
+    objects.retain(|object| !added.iter().any(|other| name(other) == name(object)));
+    objects.extend(added);
 }
 
 /// Returns the rules for writing an Enforcement. RBAC can't limit `create` to a name.

@@ -88,15 +88,12 @@ pub(crate) fn list_lanes(pods: &LanePods) -> Vec<Value> {
 /// Returns the additional rights for policies that are kept in force. The controllers make the policies after they have written the facts that the policies read.
 pub(crate) fn list_policing() -> Vec<Value> {
     let policies = policy::list_enforced_objects(&Settings::default());
-    tenure_api::installation::policing(&policies, &policy::list_roles())
+    tenure_api::installation::policing(&policies)
 }
 
-/// Adds the rights for policies. They replace objects of the same kinds and names, so that each object is applied and exported once.
+/// Adds the rights for policies.
 pub(crate) fn add_policing(objects: &mut Vec<Value>) {
-    let policing = list_policing();
-    let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
-    objects.retain(|object| !policing.iter().any(|other| name(other) == name(object)));
-    objects.extend(policing);
+    tenure_api::installation::add_or_replace(objects, list_policing());
 }
 
 /// Leaves Tenants and their existing definition to another controller, such as Capsule's: the definition serves versions, defaults and a conversion that this

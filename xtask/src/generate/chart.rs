@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use tenure_admission_rules::policy::{list_enforced_objects, list_roles};
+use tenure_admission_rules::policy::list_enforced_objects;
 use tenure_api::admission_webhooks::SERVICE;
 use tenure_api::installation;
 use tenure_api::workload::{self, Workload};
@@ -252,7 +252,7 @@ fn mark_sources(text: &str, connected: &str) -> Result<String> {
 /// Lists all objects, each with its condition.
 fn list_chosen(chosen: &Workload) -> Result<Vec<(Value, Option<&'static str>)>> {
     let kind = |object: &Value| object.get("kind").and_then(Value::as_str).map(str::to_owned);
-    let policing = installation::policing(&list_enforced_objects(&Settings::default()), &list_roles());
+    let policing = installation::policing(&list_enforced_objects(&Settings::default()));
     let mut objects = Vec::new();
     for object in list_installed()? {
         let is_policy = kind(&object).is_some_and(|kind| kind == POLICY || kind == POLICY_BINDING);

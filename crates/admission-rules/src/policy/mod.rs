@@ -52,8 +52,8 @@ pub use minting::MintableAccounts;
 pub use policy_gaps::{LEFT, PolicyGap, find_policy_gap, list_gap_resources};
 pub use probe::{is_probe_denial, list_probe, make_probe, probe_name};
 pub use rights::{
-    PROVISION, SHOW_TOKEN, has_namespace_capacity, list_owner_rights, list_roles, list_tenant_rights,
-    list_token_rights, name_applier_binding,
+    PROVISION, SHOW_TOKEN, has_namespace_capacity, list_owner_rights, list_tenant_rights, list_token_rights,
+    name_applier_binding,
 };
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};

@@ -21,32 +21,6 @@ pub const SHOW_TOKEN: &str = "show-token";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Returns the ClusterRoles that all Tenants share. Owners have two: Capsule's lets them create namespaces, and the other one lets them apply
-/// new ones.
-#[must_use]
-pub fn list_roles() -> Vec<Value> {
-    let role = |name: &str, rules: Value| {
-        json!({
-            "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole",
-            "metadata": { "name": name, "labels": { MANAGED_BY: MANAGED_BY_TENURE } }, "rules": rules
-        })
-    };
-    let on_tenants =
-        |verb: &str| json!({ "apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": [verb] });
-    vec![
-        role(
-            NAMESPACE_PROVISIONER_CLUSTER_ROLE,
-            json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"] }, on_tenants(PROVISION)]),
-        ),
-        // Policies recognise a holder of the first right by the second, so no binding can give the first alone.
-        role(
-            NAMESPACE_APPLIER_CLUSTER_ROLE,
-            json!([{ "apiGroups": [""], "resources": ["namespaces"], "verbs": ["patch"] }, on_tenants(PROVISION)]),
-        ),
-        role(SHOW_TOKEN_CLUSTER_ROLE, json!([on_tenants(SHOW_TOKEN)])),
-    ]
-}
-
 /// Returns the rights of one Tenant where policies check writes:
 ///
 /// - [`list_owner_rights`],

@@ -150,7 +150,7 @@ impl World {
                     && binding["spec"]["validationActions"] == json!(["Warn"])
             })
         };
-        let mut roles = policy::list_roles();
+        let mut roles = tenure_api::installation::list_owner_roles();
         roles.extend(table.tenancy.tenants.iter().flat_map(|tenant| {
             let has_room = policy::has_namespace_capacity(tenant, facts.settings(), facts.count_namespaces(tenant));
             policy::list_tenant_rights(tenant, has_room)

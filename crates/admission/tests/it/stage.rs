@@ -71,7 +71,7 @@ impl Stage {
         let admin = &self.cluster.admin;
         let tenancy = &self.table.tenancy;
         let facts = FactIndex::from_facts(tenancy);
-        for role in policy::list_roles() {
+        for role in tenure_api::installation::list_owner_roles() {
             admin.apply(role).await.unwrap();
         }
         let is_made = |uid: &str| self.uids.contains_key(uid);

@@ -201,7 +201,7 @@ impl Stage {
             let mut policies = policy::list_enforced_objects(&tenure_tenancy::Settings::default());
             // As an earlier version had it, which created one more policy.
             policies.push(json!({ "kind": "ValidatingAdmissionPolicy", "metadata": { "name": EARLIER } }));
-            for object in tenure_api::installation::policing(&policies, &policy::list_roles()) {
+            for object in tenure_api::installation::policing(&policies) {
                 cluster.admin.apply(object).await.unwrap();
             }
         }

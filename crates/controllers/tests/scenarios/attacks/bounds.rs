@@ -201,7 +201,7 @@ fn isolating(namespace: &str, name: &str) -> Value {
 /// Gives the controllers' account every right that an installation can have.
 pub(super) async fn give_all_rights(admin: &Admin) {
     let policies = policy::list_policies(&tenure_tenancy::Settings::default());
-    let policing = installation::policing(&policies, &policy::list_roles());
+    let policing = installation::policing(&policies);
     for object in installation::admission().into_iter().chain(policing) {
         admin.apply(object).await.unwrap();
     }
