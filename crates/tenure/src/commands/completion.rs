@@ -9,7 +9,7 @@ use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
 
 use crate::connect::{Connect, find_flag};
-use crate::kind_lists::{OURS, RECONCILED, STANDING, WITH_RESULTS};
+use crate::kind_lists::{EVENT_DRIVEN, OURS, RECONCILED, WITH_RESULTS};
 use crate::resources::{self, Resource};
 use crate::{completion_words, failure::Failure, output};
 
@@ -79,7 +79,7 @@ fn accepts_kind(command: &str, resource: &Resource) -> bool {
     let kind = (resource.group.as_str(), resource.kind.as_str());
     match command {
         "reconcile" => RECONCILED.contains(&kind),
-        "suspend" | "resume" => RECONCILED.contains(&kind) || STANDING.contains(&kind),
+        "suspend" | "resume" => RECONCILED.contains(&kind) || EVENT_DRIVEN.contains(&kind),
         "tree" | "diff" => WITH_RESULTS.contains(&kind),
         "export" => OURS.contains(&resource.full_name().as_str()),
         _ => true,

@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_none_is_told_with_its_flag() {
+    fn an_invalid_range_is_reported_with_its_flag() {
         let failure = read_policies(&["--cluster-range", "10.0.0.0/40"]).expect_err("a failure");
         assert!(failure.message.starts_with("--cluster-range: "), "{}", failure.message);
     }

@@ -1,4 +1,4 @@
-//! `tenure delete`: deletes objects that Tenure reconciles, after it has said what goes with them. Each deletion is of the object that was shown: by its uid.
+//! `tenure delete`: deletes objects that Tenure reconciles, after it has listed all objects that are deleted with them. Each deletion has the uid of the shown object.
 
 use std::process::ExitCode;
 

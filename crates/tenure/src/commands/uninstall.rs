@@ -117,8 +117,8 @@ impl Uninstall {
         leadership.win_shards(cluster, patience).await?;
         drop(waiting);
         progress.begin("removing finalizers and objects");
-        let told = |done: &str| output::print_line(done);
-        let finished = cluster.finish(choice, leadership, told).await?;
+        let print_progress = |done: &str| output::print_line(done);
+        let finished = cluster.finish(choice, leadership, print_progress).await?;
         progress.succeed("the installation is removed");
         Ok(finished)
     }

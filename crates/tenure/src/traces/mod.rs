@@ -28,7 +28,7 @@ pub(crate) use send::{Sending, start};
 use span_collection::SpanCollection;
 
 /// The fields of a span that are exported.
-const TOLD: [&str; 5] = ["kind", "namespace", "name", "revision", "reason"];
+const EXPORTED_FIELDS: [&str; 5] = ["kind", "namespace", "name", "revision", "reason"];
 /// The name of an attempt's span.
 const ATTEMPT: &str = "reconcile";
 /// The longest exported value, in bytes.
@@ -135,7 +135,7 @@ impl Visit for Open {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let Some(name) = TOLD.into_iter().find(|name| *name == field.name()) else {
+        let Some(name) = EXPORTED_FIELDS.into_iter().find(|name| *name == field.name()) else {
             return;
         };
         let value = cut_value(value);
@@ -251,8 +251,10 @@ mod tests {
             ("reason", "Succeeded".to_owned()),
         ];
         gathering.take(span(1, None, ATTEMPT, object.clone()));
-        let told = outbox.take_all();
-        let [attempt] = told.as_slice() else { panic!("{told:?}") };
+        let attempts = outbox.take_all();
+        let [attempt] = attempts.as_slice() else {
+            panic!("{attempts:?}")
+        };
         let spans = write_spans(attempt.clone());
         let named = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
         let (root, plan, fetch) = (named(ATTEMPT), named("plan"), named("fetch"));
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_revisions_and_reasons_are_told_of_a_span() {
+    fn a_span_reports_only_names_revisions_and_reasons() {
         let queue = TRIED.get_or_init(|| Arc::new(Queue::new(16)));
         let collector = Collector {
             take: |span| TRIED.get().into_iter().for_each(|queue| queue.push(span.clone())),
@@ -304,8 +306,8 @@ mod tests {
         assert_eq!((inner.trace, inner.parent), (outer.trace, Some(outer.id)));
         assert!(inner.attributes.is_empty() && outer.parent.is_none() && inner.id != outer.id);
         assert!(outer.begun <= inner.begun && inner.ended <= outer.ended);
-        let told: Vec<&str> = outer.attributes.iter().map(|(name, _)| *name).collect();
-        assert_eq!(told, ["kind", "name", "revision"]);
+        let attribute_names: Vec<&str> = outer.attributes.iter().map(|(name, _)| *name).collect();
+        assert_eq!(attribute_names, ["kind", "name", "revision"]);
         assert!(!format!("{spans:?}").contains("sesame"));
         assert!(outer.attributes.iter().all(|(_, value)| value.len() <= LONGEST));
     }

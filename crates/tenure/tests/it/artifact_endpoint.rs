@@ -104,8 +104,8 @@ impl Admin {
         let look = || async {
             let found = api.get(name).await.map_err(|error| error.to_string())?;
             let artifact = found.data["status"]["artifact"].clone();
-            let told = artifact["digest"].as_str().unwrap_or_default();
-            let is_new = !told.is_empty() && told != before;
+            let digest = artifact["digest"].as_str().unwrap_or_default();
+            let is_new = !digest.is_empty() && digest != before;
             is_new.then_some(artifact).ok_or_else(|| format!("{:#}", found.data))
         };
         eventually(SOON, look).await.unwrap()
@@ -271,14 +271,14 @@ async fn serve_all(lanes: &str) {
     ] {
         let artifact = admin.wait_for_artifact((kind, "blue", name), "").await;
         let path = path_of(&artifact, open);
-        let told = artifact["digest"].as_str().unwrap();
-        let hex = told.strip_prefix("sha256:").unwrap();
+        let digest = artifact["digest"].as_str().unwrap();
+        let hex = digest.strip_prefix("sha256:").unwrap();
         assert_eq!(path, format!("/{}/blue/{name}/{hex}.tar.gz", kind.to_lowercase()));
         for (port, token) in [(open, None), (proven, Some(reader.as_str()))] {
             let reply = get(port, &path, token);
             assert_eq!(reply.status, 200, "{reply:?}");
             // The answer has exactly the bytes of the digest in the status, which Flux's clients check.
-            assert_eq!(compute_digest(&reply.body), told);
+            assert_eq!(compute_digest(&reply.body), digest);
             assert_eq!(artifact["size"], reply.body.len());
             let length = format!("content-length: {}\r\n", reply.body.len());
             for header in [&length, "content-type: application/gzip\r\n", "last-modified: "] {
@@ -305,8 +305,8 @@ async fn serve_all(lanes: &str) {
         for (port, token) in [(open, None), (proven, Some(reader.as_str()))] {
             let reply = get(port, &odd, token);
             assert!([400, 403, 404].contains(&reply.status), "{odd}: {reply:?}");
-            let said = String::from_utf8_lossy(&reply.body);
-            assert!(!said.contains("sha256") && !said.contains("root:"), "{odd}: {said}");
+            let body = String::from_utf8_lossy(&reply.body);
+            assert!(!body.contains("sha256") && !body.contains("root:"), "{odd}: {body}");
         }
     }
     // A user without the right to get an object gets the same answer for an existing and a missing one.

@@ -417,10 +417,10 @@ impl Case {
     }
 
     /// Waits until the object reports these words and this reason. Returns the report, or the report in its place.
-    async fn until_told(&self, world: &World) -> Result<String, String> {
+    async fn wait_for_report(&self, world: &World) -> Result<String, String> {
         let admin = world.admin().await;
         let (kind, name) = self.by;
-        let told = eventually(SOON, || async {
+        let report = eventually(SOON, || async {
             let object = admin.get((version(kind), kind), (NAMESPACE, name)).await;
             let object = object.unwrap().unwrap();
             let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -436,12 +436,12 @@ impl Case {
                 self.reason, self.words
             ))
         });
-        told.await
+        report.await
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_broken_is_told_and_mended() {
+async fn broken_inputs_are_reported_and_repaired() {
     let (world, _up) = World::set().await;
     let (ends, _) = Ends::learn(&world).await;
     let mut number = TURNS;
@@ -453,8 +453,8 @@ async fn what_is_broken_is_told_and_mended() {
         case.set(&world, true).await;
         world.change(number).await;
         world.ask(number).await;
-        let told = case.until_told(&world).await;
-        let message = match &told {
+        let report = case.wait_for_report(&world).await;
+        let message = match &report {
             Ok(message) => message.clone(),
             Err(other) => {
                 wrong.push(other.clone());

@@ -68,14 +68,14 @@ impl Place {
     /// Runs `flux`, and expects an exit code and words in its output.
     fn flux(&self, arguments: &[&str], code: i32, words: &[&str]) {
         let output = self.run(&self.flux, arguments);
-        let said = format!(
+        let text = format!(
             "{}{}",
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        assert_eq!(output.status.code(), Some(code), "flux {arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(code), "flux {arguments:?}: {text}");
         for word in words {
-            assert!(said.contains(word), "flux {arguments:?} does not say {word:?}: {said}");
+            assert!(text.contains(word), "flux {arguments:?} does not say {word:?}: {text}");
         }
     }
 

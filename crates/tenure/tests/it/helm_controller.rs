@@ -85,7 +85,7 @@ async fn wait_for(admin: &Admin, data: &Path, name: &str, version: &str) {
     let (maps, releases) = (admin.api(&map), admin.api(&release(name, ("", ""))));
     let look = || async {
         let found = releases.get(name).await.map_err(|error| error.to_string())?;
-        let told = found.data["status"]["conditions"]
+        let conditions = found.data["status"]["conditions"]
             .as_array()
             .cloned()
             .unwrap_or_default();
@@ -93,9 +93,11 @@ async fn wait_for(admin: &Admin, data: &Path, name: &str, version: &str) {
         let made = maps.get_opt(name).await.map_err(|error| error.to_string())?;
         let data = made.map(|made| made.data["data"].clone()).unwrap_or_default();
         // helm-controller adds a part of the chart's digest to the version.
-        let is_there = data["version"].as_str().is_some_and(|told| told.starts_with(version));
-        let is_done = told.iter().any(is_ready) && is_there && data["text"] == "hello";
-        is_done.then_some(()).ok_or_else(|| format!("{told:#?}\n{data:#}"))
+        let is_there = data["version"].as_str().is_some_and(|found| found.starts_with(version));
+        let is_done = conditions.iter().any(is_ready) && is_there && data["text"] == "hello";
+        is_done
+            .then_some(())
+            .ok_or_else(|| format!("{conditions:#?}\n{data:#}"))
     };
     if let Err(problem) = eventually(3 * SOON, look).await {
         let log = std::fs::read_to_string(data.join("helm-controller.log")).unwrap_or_default();

@@ -131,12 +131,12 @@ impl World {
 
     /// Changes the content of all three sources. In each turn another object joins the permanent ones.
     pub(crate) async fn change(&self, number: usize) {
-        let said = say(number);
+        let value = say(number);
         let turn = |turn: usize| format!("turn{}", turn % TURNS);
         let mut changes = vec![
             (
                 "map.yaml".to_owned(),
-                Content::from(map("git", &format!("{said} ${{colour}} ${{word}}"))),
+                Content::from(map("git", &format!("{value} ${{colour}} ${{word}}"))),
             ),
             (
                 "secret.yaml".to_owned(),
@@ -144,7 +144,7 @@ impl World {
             ),
             (
                 format!("{}.yaml", turn(number)),
-                Content::from(map(&format!("git-{}", turn(number)), &said)),
+                Content::from(map(&format!("git-{}", turn(number)), &value)),
             ),
         ];
         let last = format!("{}.yaml", turn(number + TURNS - 1));
@@ -153,16 +153,16 @@ impl World {
         }
         self.git.commit(changes, "a change").await.unwrap();
         let files = [
-            ("map.yaml".to_owned(), map("oci", &said)),
-            ("turn.yaml".to_owned(), map(&format!("oci-{}", turn(number)), &said)),
+            ("map.yaml".to_owned(), map("oci", &value)),
+            ("turn.yaml".to_owned(), map(&format!("oci-{}", turn(number)), &value)),
         ];
         let files = files.each_ref().map(|(path, text)| (path.as_str(), text.as_str()));
         self.registry.push("app", "latest", &Artifact::of(&files));
-        self.store.put("app", "map.yaml", map("bucket", &said).as_bytes());
+        self.store.put("app", "map.yaml", map("bucket", &value).as_bytes());
         self.store.put(
             "app",
             "turn.yaml",
-            map(&format!("bucket-{}", turn(number)), &said).as_bytes(),
+            map(&format!("bucket-{}", turn(number)), &value).as_bytes(),
         );
     }
 
@@ -184,10 +184,10 @@ impl World {
         let mut state = BTreeMap::new();
         let conditions = |object: &Value| {
             let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let told = list
+            let conditions = list
                 .iter()
                 .map(|condition| json!([condition["type"], condition["status"], condition["reason"]]));
-            told.collect::<Vec<Value>>()
+            conditions.collect::<Vec<Value>>()
         };
         let mut revisions = BTreeMap::new();
         for (kind, name) in SOURCES {
@@ -256,18 +256,18 @@ impl World {
     async fn describe(&self) -> String {
         let admin = self.admin().await;
         let kinds = SOURCES.iter().copied().map(|(kind, _)| (SOURCE_VERSION, kind));
-        let mut told = String::new();
+        let mut statuses = String::new();
         for kind in kinds.chain([KUSTOMIZATION]) {
             for object in admin.list(kind, NAMESPACE).await.unwrap() {
                 let (annotations, status) = (&object["metadata"]["annotations"], &object["status"]);
                 let conditions = &status["conditions"];
-                told += &format!(
+                statuses += &format!(
                     "{} {}: {annotations:#} {conditions:#} {}\n",
                     kind.1, object["metadata"]["name"], status["artifact"]
                 );
             }
         }
-        told
+        statuses
     }
 
     /// Returns the files of artifacts and of work in progress with their sizes, without digests and numbers.
@@ -345,7 +345,7 @@ impl Ends {
             }
             loop {
                 let state = world.look(number).await;
-                let told = serde_json::to_string(&state).unwrap();
+                let text = serde_json::to_string(&state).unwrap();
                 let entries = state
                     .values()
                     .filter_map(|object| object["inventory"].as_array())
@@ -353,11 +353,11 @@ impl Ends {
                 let objects = state.values().filter(|object| object.get("labels").is_some());
                 // An object with an unconfirmed deletion stays in the inventory for a moment.
                 let is_done = entries.sum::<usize>() == objects.count()
-                    && !told.contains("\"isApplied\":false")
-                    && !told.contains("\"isHandled\":false")
-                    && !told.contains("\"False\"")
-                    && !told.contains("Unknown")
-                    && !told.contains("Reconciling")
+                    && !text.contains("\"isApplied\":false")
+                    && !text.contains("\"isHandled\":false")
+                    && !text.contains("\"False\"")
+                    && !text.contains("Unknown")
+                    && !text.contains("Reconciling")
                     && ["ConfigMap/git", "ConfigMap/oci", "ConfigMap/bucket"]
                         .iter()
                         .all(|name| {

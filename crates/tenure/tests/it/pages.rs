@@ -54,11 +54,11 @@ pub(crate) fn run_script(folder: &Path, script: &str, prepare: impl FnOnce(&mut 
         .current_dir(folder);
     prepare(&mut command);
     let output = command.output().unwrap();
-    let said = format!(
+    let text = format!(
         "{}\n{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success(), "{said}");
-    said
+    assert!(output.status.success(), "{text}");
+    text
 }

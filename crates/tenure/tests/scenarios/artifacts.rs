@@ -165,10 +165,10 @@ async fn an_owner_sees_file_and_line_without_a_folder() {
     let kubeconfig = shop.write_kubeconfig("with-server", &owner, Some(&server));
     // An API server needs a moment for a new right.
     let seen = eventually(SOON, || async {
-        let (code, said) = ask_who(&kubeconfig, &[]);
-        match code == Some(0) && said.contains("app.yaml:6") {
-            true => Ok(said),
-            false => Err(format!("{code:?}: {said}")),
+        let (code, output) = ask_who(&kubeconfig, &[]);
+        match code == Some(0) && output.contains("app.yaml:6") {
+            true => Ok(output),
+            false => Err(format!("{code:?}: {output}")),
         }
     });
     let seen = seen.await.expect("file and line");
@@ -176,10 +176,10 @@ async fn an_owner_sees_file_and_line_without_a_folder() {
 
     let neighbour = shop.write_kubeconfig("neighbour", &stranger, Some(&server));
     let refused = eventually(SOON, || async {
-        let (code, said) = ask_who(&neighbour, &[]);
-        match code == Some(0) && said.contains("gitrepositories") && said.contains("forbidden") {
-            true => Ok(said),
-            false => Err(format!("{code:?}: {said}")),
+        let (code, output) = ask_who(&neighbour, &[]);
+        match code == Some(0) && output.contains("gitrepositories") && output.contains("forbidden") {
+            true => Ok(output),
+            false => Err(format!("{code:?}: {output}")),
         }
     });
     let refused = refused.await.expect("a refusal");
@@ -216,9 +216,9 @@ async fn an_owner_sees_file_and_line_without_a_folder() {
             "none.pem",
         ),
     ] {
-        let (found, said) = ask_who(kubeconfig, &more);
-        assert_eq!(found, Some(code), "{more:?}: {said}");
-        assert!(said.contains(words) && !said.contains(&owner), "{more:?}: {said}");
+        let (found, output) = ask_who(kubeconfig, &more);
+        assert_eq!(found, Some(code), "{more:?}: {output}");
+        assert!(output.contains(words) && !output.contains(&owner), "{more:?}: {output}");
     }
 
     // An administrator names the folder, and no server is asked.

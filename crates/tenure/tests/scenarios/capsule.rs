@@ -95,9 +95,9 @@ impl Drop for Capsule {
         let _gone = self.child.kill();
         let _gone = self.child.wait();
         if std::thread::panicking() {
-            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let from = said.len().saturating_sub(8_000);
-            eprintln!("capsule: {}", said.get(from..).unwrap_or(&said));
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let from = log.len().saturating_sub(8_000);
+            eprintln!("capsule: {}", log.get(from..).unwrap_or(&log));
         }
     }
 }
@@ -164,7 +164,7 @@ fn is_condition(found: &Value, kind: &str, status: &str) -> bool {
 fn is_refused(found: &Value, words: &str) -> bool {
     let ready = find_condition(found, "Ready");
     ready.is_some_and(|ready| {
-        ready["status"] == "False" && ready["message"].as_str().is_some_and(|said| said.contains(words))
+        ready["status"] == "False" && ready["message"].as_str().is_some_and(|message| message.contains(words))
     })
 }
 

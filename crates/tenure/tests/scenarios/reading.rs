@@ -163,7 +163,7 @@ async fn commands_act_as_the_named_user() {
     let cluster = start().await;
     allow_kustomizations(&cluster, "rea").await;
     let all = ["get", "all", "-n", NAMESPACE, "--as", "rea"];
-    let said = cluster.check(
+    let output = cluster.check(
         &all,
         0,
         &[
@@ -172,8 +172,11 @@ async fn commands_act_as_the_named_user() {
             "in namespace reading",
         ],
     );
-    assert!(!said.contains("git.example.org") && !said.contains("error:"), "{said}");
-    assert_eq!(said.matches("you may not list").count(), 1, "{said}");
+    assert!(
+        !output.contains("git.example.org") && !output.contains("error:"),
+        "{output}"
+    );
+    assert_eq!(output.matches("you may not list").count(), 1, "{output}");
     cluster.check(
         &["get", "all", "-n", NAMESPACE, "--as", "stranger"],
         3,

@@ -115,7 +115,7 @@ async fn leader_stops_once_another_controller_holds_its_lease() {
 }
 
 #[tokio::test]
-async fn who_may_not_act_as_the_controller_is_told_what_is_missing() {
+async fn a_user_who_may_not_act_as_the_controller_learns_the_missing_right() {
     let cluster = Cluster::start_installed().await;
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "nobody"}});

@@ -199,9 +199,9 @@ pub(crate) async fn prepare_evil(server: &Server, scene: &Scene) {
     let spec = json!({
         "tenant": scene.evil, "targets": [target], "roles": ["read_repository", "read_registry"], "namespaces": [scene.evil], "maxRotate": "365d", "approvedBy": APPROVER
     });
-    let standing = object("FluxAccessStandingGrant", &scene.of_evil("standing"), &spec);
+    let standing_grant = object("FluxAccessStandingGrant", &scene.of_evil("standing"), &spec);
     until(
-        async || approver.create(&standing).await.is_success(),
+        async || approver.create(&standing_grant).await.is_success(),
         "a standing grant is written",
     )
     .await;

@@ -191,16 +191,16 @@ impl Answering {
             return Ok(None);
         };
         let is_bounded = bounds.not_after.is_some() || bounds.max_rotate.is_some();
-        let said = format!("{} approves it already ({})", word.by, word.object);
+        let approval = format!("{} approves it already ({})", word.by, word.object);
         if is_bounded && !word.is_standing {
             return Err(
-                Failure::negative(format!("{said}, and the bounds of one grant don't limit another"))
+                Failure::negative(format!("{approval}, and the bounds of one grant don't limit another"))
                     .hint(format!("tenure access revoke {name} first")),
             );
         }
-        output::print_note(visible_line(&said));
-        let told = json!({ "request": name, "state": APPROVED, "object": word.object, "by": word.by });
-        how.form.print(&told)?;
+        output::print_note(visible_line(&approval));
+        let existing = json!({ "request": name, "state": APPROVED, "object": word.object, "by": word.by });
+        how.form.print(&existing)?;
         Ok(Some(ExitCode::SUCCESS))
     }
 
@@ -342,9 +342,9 @@ impl Revoke {
         let mut denial = None;
         if let Some(grant) = &revocation.denial {
             let made = name_of(&answering.write(grant).await?);
-            let standing = revocation.standing_grant.as_deref().unwrap_or_default();
+            let standing_grant = revocation.standing_grant.as_deref().unwrap_or_default();
             done.push(format!(
-                "FluxAccessGrant {made}: denied, as FluxAccessStandingGrant {standing} approves it and also approves others"
+                "FluxAccessGrant {made}: denied, as FluxAccessStandingGrant {standing_grant} approves it and also approves others"
             ));
             denial = Some(made);
         }
@@ -354,10 +354,10 @@ impl Revoke {
         }
         let follows = answer::list_consequences(&answering.request);
         let deleted: Vec<&String> = revocation.deleted.iter().map(|(name, _)| name).collect();
-        let told = json!({
+        let result = json!({
             "request": self.name, "namespace": PLATFORM_NAMESPACE, "deleted": deleted, "denial": denial, "standing": revocation.standing_grant, "follows": follows
         });
-        if self.how.form.print(&told)? == Printed::ForPeople {
+        if self.how.form.print(&result)? == Printed::ForPeople {
             for line in done.iter().chain(&follows) {
                 output::print_line(visible_line(line));
             }

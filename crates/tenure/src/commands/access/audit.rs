@@ -216,10 +216,10 @@ fn describe_readers(readers: &Result<Vec<OtherReader>, String>) -> Value {
     match readers {
         Err(why) => json!({"known": false, "why": why}),
         Ok(readers) => {
-            let told = readers
+            let ways = readers
                 .iter()
                 .map(|reader| json!({"who": reader.who, "way": reader.way.to_string(), "binding": reader.binding}));
-            json!({"known": true, "leftOut": is_cut(readers), "ways": told.collect::<Vec<_>>()})
+            json!({"known": true, "leftOut": is_cut(readers), "ways": ways.collect::<Vec<_>>()})
         }
     }
 }

@@ -298,13 +298,15 @@ fn read_objects(repository: &Path) -> Result<Vec<Value>, Failure> {
         let mut object = resource.object;
         let kind = ObjectView::of(&object).read_text("/kind").to_owned();
         let name = ObjectView::of(&object).read_text("/metadata/name").to_owned();
-        let said = format!("platform: {}/{}", visible_line(&kind), visible_line(&name));
+        let subject = format!("platform: {}/{}", visible_line(&kind), visible_line(&name));
         if ASKING.contains(&kind.as_str()) {
-            output::print_note(format!("{said} is left out: no webhook is called"));
+            output::print_note(format!("{subject} is left out: no webhook is called"));
             continue;
         }
         if open_object(&mut object) {
-            output::print_note(format!("{said} is encrypted with SOPS: it exists without its content"));
+            output::print_note(format!(
+                "{subject} is encrypted with SOPS: it exists without its content"
+            ));
         }
         if kind == "CustomResourceDefinition"
             && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
@@ -313,7 +315,9 @@ fn read_objects(repository: &Path) -> Result<Vec<Value>, Failure> {
                 .is_some_and(|conversion| ObjectView::of(conversion).read_text("/strategy") == "Webhook")
         {
             spec.remove("conversion");
-            output::print_note(format!("{said}: its versions are not converted: no webhook is called"));
+            output::print_note(format!(
+                "{subject}: its versions are not converted: no webhook is called"
+            ));
         }
         objects.push(object);
     }

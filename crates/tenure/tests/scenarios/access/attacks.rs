@@ -22,7 +22,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     let name = path("fluxaccessrequests", name_of(&asked));
     let order = |by: &str| json!({"metadata": {"annotations": {"tenure.dev/rotate": format!("by: {by}\nat: 2026-01-01T00:00:00Z\ncause: x\n")}}});
     let grants = path("fluxaccessgrants", "");
-    let standing = |by: &str, targets: Value| {
+    let standing_grant = |by: &str, targets: Value| {
         let spec = json!({"targets": targets, "roles": ["read_repository"], "namespaces": ["access-*"], "maxRotate": "90d", "approvedBy": by});
         object("FluxAccessStandingGrant", "s", spec)
     };
@@ -114,9 +114,9 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "a standing grant wider than one's targets",
             "olga",
             post(&path("fluxaccessstandinggrants", "")),
-            standing("olga", json!(["work-42", "work-43"])),
+            standing_grant("olga", json!(["work-42", "work-43"])),
             "olga may not approve for what it names",
-            Some(("olga", standing("olga", json!(["work-42"])))),
+            Some(("olga", standing_grant("olga", json!(["work-42"])))),
         ),
         (
             "an answer changed",

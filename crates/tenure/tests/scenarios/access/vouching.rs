@@ -48,10 +48,10 @@ impl Showing {
 
     /// Returns the exit code, and all output after the code.
     fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        self.errors.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
+        let mut output = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        self.errors.read_to_string(&mut output).unwrap();
+        (self.child.wait().unwrap().code(), output)
     }
 }
 
@@ -92,11 +92,11 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     tenure_testkit::eventually(crate::world::PATIENCE, || async {
         let path = cluster.write_kubeconfig_as("vera", &[]);
         let output = tenure(&vouch).env("KUBECONFIG", &path).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if said.contains("spec.deviceFlow") && output.status.code() == Some(3) {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        if stderr.contains("spec.deviceFlow") && output.status.code() == Some(3) {
             Ok(())
         } else {
-            Err(said)
+            Err(stderr)
         }
     })
     .await

@@ -71,7 +71,7 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
             match until_any(requests, PATIENCE, waits).await {
                 Ok(request) => {
                     let spec = &request.spec;
-                    let said = format!(
+                    let summary = format!(
                         "{} asks to {} {} {} in {}",
                         spec.requested_by,
                         spec.role,
@@ -80,7 +80,7 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
                         spec.namespaces.join(", ")
                     );
                     found = Some(request);
-                    StepResult::Held(said)
+                    StepResult::Held(summary)
                 }
                 Err(seen) => StepResult::Missing(seen),
             }
@@ -90,8 +90,8 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
         .step("its owner reads of that in the project itself", async {
             let Some(request) = &found else { return nothing_asked() };
             let shown = |object: Option<&Value>| {
-                let said = find_condition(object?, ANNOUNCED).filter(|(status, ..)| *status == "True");
-                said.map(|_| ())
+                let announced = find_condition(object?, ANNOUNCED).filter(|(status, ..)| *status == "True");
+                announced.map(|_| ())
             };
             if let Err(seen) = wait_until(requests(world), name(request), PATIENCE, shown).await {
                 return StepResult::Missing(seen);
@@ -274,8 +274,8 @@ fn nothing_asked() -> StepResult {
 
 fn see(seen: Result<String, String>) -> StepResult {
     match seen {
-        Ok(said) => StepResult::Held(said),
-        Err(said) => StepResult::Missing(said),
+        Ok(message) => StepResult::Held(message),
+        Err(problem) => StepResult::Missing(problem),
     }
 }
 
@@ -306,7 +306,7 @@ fn describe_grant(world: &World, request: &FluxAccessRequest, by: &str) -> Value
 
 /// Makes the recorded times of the credentials an hour older, and retries after a concurrent write. Returns the generation.
 async fn make_older(world: &World, path: &str) -> Result<u64, String> {
-    let mut said = String::new();
+    let mut last_answer = String::new();
     for _ in 0..10 {
         let answer = try_to_make_older(world, path).await?;
         if answer.is_done() {
@@ -316,12 +316,12 @@ async fn make_older(world: &World, path: &str) -> Result<u64, String> {
                 .and_then(|generation| u64::try_from(generation).ok())
                 .ok_or_else(|| "there is no ledger".to_owned());
         }
-        said = answer.describe();
+        last_answer = answer.describe();
         if answer.code != 409 {
             break;
         }
     }
-    Err(said)
+    Err(last_answer)
 }
 
 async fn try_to_make_older(world: &World, path: &str) -> Result<Answer, String> {
