@@ -276,7 +276,7 @@ mod tests {
     use tenure_planner::refusal::Failure;
 
     #[test]
-    fn a_state_says_what_a_reconciler_said() {
+    fn a_state_repeats_the_reconcilers_report() {
         let kustomization = |conditions: Value| {
             json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
                 "metadata": {"name": "a", "generation": 1}, "status": {"observedGeneration": 1, "conditions": conditions}})
