@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_missing_old_or_unreadable_is_told() {
+    fn a_missing_old_or_unreadable_secret_is_reported() {
         let now = at("2026-06-01T12:00:00Z");
         let rotate: Period = "90d".parse().unwrap();
         let plan_reasons = |seen: &ManualSecretState, wanted: &WantedState| {

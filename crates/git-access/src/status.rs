@@ -27,7 +27,7 @@ pub const AUTHORISER_WORKS: &str = "AuthoriserWorks";
 /// Condition of an AccessProvider: whether the host listed the credentials of all delivered targets. Unrecorded credentials are revoked.
 pub const SWEPT: &str = "Swept";
 /// The maximum of targets in a message.
-const TOLD: usize = 5;
+const MOST_LISTED: usize = 5;
 /// The maximum of receivers in a status.
 const MOST_RECEIVERS: usize = 100;
 /// The maximum length of a cause in a history.
@@ -58,9 +58,12 @@ pub fn make_sweep_condition(unlisted: &[(&str, &str)], now: Timestamp) -> Condit
         let message = "all delivered credentials could be listed at the host".to_owned();
         return make_condition(SWEPT, ConditionStatus::True, ("Listed", message), now);
     }
-    let lines = unlisted.iter().take(TOLD).map(|(path, why)| format!("{path}: {why}"));
+    let lines = unlisted
+        .iter()
+        .take(MOST_LISTED)
+        .map(|(path, why)| format!("{path}: {why}"));
     let listed = lines.collect::<Vec<_>>().join("; ");
-    let more = match unlisted.len().saturating_sub(TOLD) {
+    let more = match unlisted.len().saturating_sub(MOST_LISTED) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
