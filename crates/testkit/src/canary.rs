@@ -183,14 +183,14 @@ impl Canary {
     fn check_log_is_searched(&self) -> anyhow::Result<()> {
         let word = make_word();
         LOG_SEARCH.lock().forms.push(word.clone());
-        tracing::debug!(target: "tenure_testkit", word, "is this heard?");
+        tracing::debug!(target: "tenure_testkit", word, "does the search find this line?");
         let mut log_search = LOG_SEARCH.lock();
         log_search.forms.retain(|form| *form != word);
         let before = log_search.found_forms.len();
         log_search.found_forms.retain(|(form, _)| *form != word);
         anyhow::ensure!(
             log_search.found_forms.len() < before,
-            "the log of this process is not heard: another subscriber has it"
+            "the log of this process is not searched: another subscriber has it"
         );
         Ok(())
     }

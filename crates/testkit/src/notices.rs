@@ -140,7 +140,7 @@ impl NoticeServer {
             let other = || {
                 let came = self.list_all();
                 let listed = came.iter().map(|notice| format!("{} {}", notice.method, notice.target));
-                format!("nothing as said came to {path}: {:?}", listed.collect::<Vec<_>>())
+                format!("no matching request came to {path}: {:?}", listed.collect::<Vec<_>>())
             };
             std::future::ready(found.ok_or_else(other))
         };
