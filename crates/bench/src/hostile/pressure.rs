@@ -102,8 +102,7 @@ impl Prepared {
         let sources = self.sources.iter().map(|name| source_path(HOSTILE, name));
         let kustomizations = self.kustomizations.iter().map(|name| kustomization_path(HOSTILE, name));
         for path in sources.chain(kustomizations) {
-            let _told_by_the_figures =
-                merge_object(&stage.admin, &path, &json!({"spec": {"suspend": suspended}})).await;
+            let _visible_in_metrics = merge_object(&stage.admin, &path, &json!({"spec": {"suspend": suspended}})).await;
         }
     }
 }
@@ -114,7 +113,7 @@ impl Pressure<'_> {
         self.tasks.shutdown().await;
         self.prepared.suspend(stage, true).await;
         if let Some(prefix) = self.prepared.namespaces {
-            let _told_by_the_figures = delete_namespaces(stage, prefix).await;
+            let _visible_in_metrics = delete_namespaces(stage, prefix).await;
         }
     }
 }

@@ -190,7 +190,7 @@ async fn ask_for_all(hostile: &Target) {
     };
     for number in 0..KUSTOMIZATIONS {
         let path = kustomization_path(HOSTILE, &format!("app-{number}"));
-        let _told_by_the_figures = request_reconcile(&connection, &path).await;
+        let _visible_in_metrics = request_reconcile(&connection, &path).await;
     }
     tokio::time::sleep(Duration::from_millis(250)).await;
 }
