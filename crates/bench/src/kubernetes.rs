@@ -91,7 +91,7 @@ impl Kubernetes {
 
     /// Stops both processes as an administrator would, starts them again, and returns how long the start took.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
-        self.end();
+        self.stop_processes();
         self.launch().await?;
         Ok(self.ready)
     }
@@ -152,7 +152,7 @@ impl Kubernetes {
         Ok(())
     }
 
-    fn end(&mut self) {
+    fn stop_processes(&mut self) {
         for child in [self.manager.take(), self.server.take(), self.etcd.take()]
             .into_iter()
             .flatten()
@@ -164,7 +164,7 @@ impl Kubernetes {
 
 impl Drop for Kubernetes {
     fn drop(&mut self) {
-        self.end();
+        self.stop_processes();
     }
 }
 

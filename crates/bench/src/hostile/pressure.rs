@@ -77,7 +77,7 @@ pub(crate) struct Pressure<'a> {
 
 impl Prepared {
     /// Starts the load.
-    pub(crate) async fn begin(&self, stage: &Stage) -> Pressure<'_> {
+    pub(crate) async fn start_load(&self, stage: &Stage) -> Pressure<'_> {
         let mut tasks = JoinSet::new();
         for repeated in &self.repeated {
             for _ in 0..repeated.at_once {
@@ -109,7 +109,7 @@ impl Prepared {
 
 impl Pressure<'_> {
     /// Ends the load: drops connections and suspends objects.
-    pub(crate) async fn end(mut self, stage: &Stage) {
+    pub(crate) async fn end_load(mut self, stage: &Stage) {
         self.tasks.shutdown().await;
         self.prepared.suspend(stage, true).await;
         if let Some(prefix) = self.prepared.namespaces {

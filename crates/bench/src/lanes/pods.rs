@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options, Repository};
 use tenure_testkit::{Kubelet, LANE_IMAGE};
 
-use super::blows::Fault;
+use super::faults::Fault;
 use super::processes::find_lane_of;
 use super::{TURNS, report_durations};
 use tenure_test_ports::reserve_port;
