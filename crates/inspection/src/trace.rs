@@ -249,7 +249,7 @@ impl Findings {
         Ok(Link {
             role,
             object: id.subject(),
-            object_state: DescribedState::of(live),
+            object_state: DescribedState::describe(live),
             details,
         })
     }

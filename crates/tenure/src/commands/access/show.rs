@@ -86,7 +86,7 @@ async fn find_readers(look: &AccessReader, seen: &ObservedFacts, request: &FluxA
             name: request.spec.secret_name.clone(),
         };
         let meant = (request.spec.service_accounts.as_slice(), others.as_slice());
-        OtherReaders::of(&namespace, find_other_readers(&secret, meant, &own, &cluster.bindings))
+        OtherReaders::from_readers(&namespace, find_other_readers(&secret, meant, &own, &cluster.bindings))
     });
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }

@@ -89,7 +89,7 @@ pub(super) async fn check_objects(
     whom: &Whom,
     clients: &DryRunClients,
 ) -> Result<(Vec<Finding>, Vec<String>), Failure> {
-    let awaited = Prerequisites::of(objects.iter().map(|built| &built.object));
+    let awaited = Prerequisites::collect_from(objects.iter().map(|built| &built.object));
     let missing = find_missing(&clients.own, awaited.namespaces()).await?;
     let connection = Connection::of_account(clients.config.clone(), whom.account.clone())
         .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", write_chain(&error))))?;
