@@ -221,7 +221,7 @@ impl Attacker {
         if self.made.is_empty() {
             return;
         }
-        let place = usize::try_from(self.chance.below(self.made.len() as u64)).unwrap();
+        let place = usize::try_from(self.chance.draw_below(self.made.len() as u64)).unwrap();
         let mut object = self.made[place].clone();
         let path = path_of(&object);
         match follow_up {
@@ -287,7 +287,7 @@ impl Attacker {
             return;
         };
         let bearer = server.become_bearer(token).await;
-        let place = usize::try_from(self.chance.below(PRODUCTIONS.len() as u64)).unwrap();
+        let place = usize::try_from(self.chance.draw_below(PRODUCTIONS.len() as u64)).unwrap();
         let mut object = self.draw(place);
         object["metadata"]["namespace"] = json!(namespace);
         let changed = mutate(&mut self.chance, &self.scene, &mut object);
@@ -320,7 +320,7 @@ impl Attacker {
             return;
         };
         let path = format!("{path}/{found}");
-        let (method, body) = match self.chance.below(4) {
+        let (method, body) = match self.chance.draw_below(4) {
             0 => (Method::DELETE, Value::Null),
             1 if kind == "RoleBinding" => {
                 let owner = self.scene.of_evil("owner");
@@ -462,7 +462,7 @@ impl Attacker {
 
     fn change_namespace(&mut self, object: &mut Value) -> &'static str {
         let (chance, scene) = (&mut self.chance, &self.scene);
-        match chance.below(7) {
+        match chance.draw_below(7) {
             0..=2 => {
                 object["metadata"]["name"] = json!(chance.pick(&scene.list_mentioned()).unwrap());
                 "a name that something has"
@@ -490,10 +490,10 @@ impl Attacker {
 
     /// Commits objects to its repository. Its Surface applies them with the rights of its account.
     async fn commit(&mut self) {
-        let count = 1 + self.chance.below(3);
+        let count = 1 + self.chance.draw_below(3);
         let mut files = Vec::new();
         for number in 0..count {
-            let place = usize::try_from(self.chance.below(PRODUCTIONS.len() as u64)).unwrap();
+            let place = usize::try_from(self.chance.draw_below(PRODUCTIONS.len() as u64)).unwrap();
             let mut object = self.draw(place);
             if self.chance.once_in(2) {
                 mutate(&mut self.chance, &self.scene, &mut object);

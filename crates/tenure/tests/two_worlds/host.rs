@@ -295,7 +295,7 @@ pub(crate) async fn draw_answer(
         .collect::<Vec<_>>();
     let request = chance.pick(&of_others).cloned();
     let grants = collection(VERSION, "fluxaccessgrants", Some(PLATFORM));
-    match (chance.below(4), request) {
+    match (chance.draw_below(4), request) {
         (0, Some(request)) => (Method::POST, grants, answer(&request, &name, &by)),
         (1, Some(request)) => {
             let mut refused = answer(&request, &name, &by);

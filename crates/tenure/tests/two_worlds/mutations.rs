@@ -16,7 +16,7 @@ pub(crate) fn mutate(chance: &mut Chance, scene: &Scene, object: &mut Value) -> 
         set(object, &pointer, value);
         return pointer;
     }
-    match chance.below(6) {
+    match chance.draw_below(6) {
         0 => {
             let (key, value) = draw_label(chance, scene);
             object["metadata"]["labels"][&key] = value;

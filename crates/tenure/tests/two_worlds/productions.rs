@@ -85,7 +85,7 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
     own("StatefulSet", |chance, _| {
         let mut spec = with_template();
         spec["serviceName"] = json!("web");
-        spec["replicas"] = json!(1 + chance.below(2));
+        spec["replicas"] = json!(1 + chance.draw_below(2));
         spec["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim_spec() }]);
         of("apps/v1", "StatefulSet", json!({ "spec": spec }))
     }),
@@ -112,7 +112,8 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
     }),
     own("Ingress", |chance, scene| {
         let backend = json!({ "service": { "name": "web", "port": { "number": 80 } } });
-        let path = json!({ "path": format!("/{}", chance.below(1 << 20)), "pathType": "Prefix", "backend": backend });
+        let path =
+            json!({ "path": format!("/{}", chance.draw_below(1 << 20)), "pathType": "Prefix", "backend": backend });
         let rule = json!({ "host": format!("{}.example", scene.evil), "http": { "paths": [path] } });
         let spec = json!({ "ingressClassName": INGRESS_CLASS, "rules": [rule] });
         of("networking.k8s.io/v1", "Ingress", json!({ "spec": spec }))
