@@ -89,7 +89,7 @@ impl Adopt {
         self.record(&cluster, tenant, &recorded.collect::<Vec<_>>(), &parameters)
             .await?;
         for (adoption, _) in &adoptions {
-            self.tell(adoption);
+            self.print_adoption(adoption);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -159,7 +159,7 @@ impl Adopt {
         Ok(())
     }
 
-    fn tell(&self, adoption: &Adoption) {
+    fn print_adoption(&self, adoption: &Adoption) {
         let is_changed = adoption.patch.is_some() || !adoption.is_recorded;
         let how = match (is_changed, self.dry_run) {
             (true, true) => " (dry run)",

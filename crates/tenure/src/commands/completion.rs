@@ -108,7 +108,7 @@ mod tests {
             ("notification.toolkit.fluxcd.io", "alerts", "Alert"),
             ("tenure.dev", "surfaces", "Surface"),
         ]
-        .map(|(group, plural, kind)| Resource::named(group, plural, kind))
+        .map(|(group, plural, kind)| Resource::from_names(group, plural, kind))
         .into();
         let check = |command: &str, current: &str, expected: &[&str]| {
             assert_eq!(list_kinds(command, current, &served), expected, "{command}");
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn names_follow_their_kind() {
-        let served = [Resource::named("tenure.dev", "surfaces", "Surface")];
+        let served = [Resource::from_names("tenure.dev", "surfaces", "Surface")];
         let check = |line: &str, expected: bool| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             assert_eq!(kind_before(&words, &served).is_some(), expected, "{line}");

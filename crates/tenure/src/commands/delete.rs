@@ -110,7 +110,7 @@ impl Delete {
         }
         let progress = Progress::start();
         for one in &doomed {
-            progress.begin(format!("deleting {}", one.subject()));
+            progress.print_action(format!("deleting {}", one.subject()));
             match one.delete().await? {
                 true => progress.succeed(format!("{} deleted", one.subject())),
                 false => progress.succeed(format!(

@@ -60,7 +60,7 @@ fn take_span(span: Span) {
     if let Some(queue) = QUEUE.get() {
         queue.push(span);
     } else if let Some(gathering) = GATHERING.get() {
-        gathering.take(span);
+        gathering.record_span(span);
     }
 }
 
@@ -231,16 +231,16 @@ mod tests {
             ended: at(id + 10),
             attributes,
         };
-        gathering.take(span(
+        gathering.record_span(span(
             3,
             Some(2),
             "fetch",
             vec![("revision", "main@sha1:one".to_owned())],
         ));
-        gathering.take(span(2, Some(1), "plan", Vec::new()));
+        gathering.record_span(span(2, Some(1), "plan", Vec::new()));
         // Spans with an unknown name, or of an unknown attempt, are not exported.
-        gathering.take(span(4, Some(1), "password", Vec::new()));
-        gathering.take(Span {
+        gathering.record_span(span(4, Some(1), "password", Vec::new()));
+        gathering.record_span(Span {
             trace: 8,
             ..span(9, Some(8), "render", Vec::new())
         });
@@ -250,7 +250,7 @@ mod tests {
             ("name", "web".to_owned()),
             ("reason", "Succeeded".to_owned()),
         ];
-        gathering.take(span(1, None, ATTEMPT, object.clone()));
+        gathering.record_span(span(1, None, ATTEMPT, object.clone()));
         let attempts = outbox.take_all();
         let [attempt] = attempts.as_slice() else {
             panic!("{attempts:?}")
@@ -298,7 +298,7 @@ mod tests {
                 tracing::Span::current().record("revision", "x".repeat(LONGEST * 2));
             });
         });
-        let spans = queue.take(16);
+        let spans = queue.take_oldest(16);
         let [inner, outer] = spans.as_slice() else {
             panic!("two spans are wanted: {spans:?}")
         };

@@ -128,7 +128,7 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    pub(super) async fn begin(how: &How, name: &str) -> Result<Self, Failure> {
+    pub(super) async fn read_request(how: &How, name: &str) -> Result<Self, Failure> {
         let look = AccessReader::connect(&how.connect).await?;
         let request = look.find_request(name).await?;
         let user = caller::ask_who(&look.client).await?;
@@ -285,7 +285,7 @@ pub(super) fn name_of(object: &Value) -> String {
 
 impl Approve {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::begin(&self.how, &self.name).await?;
+        let answering = Answering::read_request(&self.how, &self.name).await?;
         let given = answering.look.list_answers().await;
         let answers = given.as_answers(&answering.look.now);
         if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {
@@ -305,7 +305,7 @@ impl Approve {
 
 impl Deny {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::begin(&self.how, &self.name).await?;
+        let answering = Answering::read_request(&self.how, &self.name).await?;
         let given = answering.look.list_answers().await;
         let answers = given.as_answers(&answering.look.now);
         if let Verdict::Denied(word) = answers.judge(&answering.request) {
@@ -328,7 +328,7 @@ impl Deny {
 
 impl Revoke {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::begin(&self.how, &self.name).await?;
+        let answering = Answering::read_request(&self.how, &self.name).await?;
         let given = answering.look.list_answers().await;
         let answers = given.as_answers(&answering.look.now);
         let revocation = answer::revoke(&answering.request, &answering.user, self.reason.clone(), answers);

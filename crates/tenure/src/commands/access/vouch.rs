@@ -45,7 +45,7 @@ pub(crate) struct Vouch {
 
 impl Vouch {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::begin(&self.how, &self.name).await?;
+        let answering = Answering::read_request(&self.how, &self.name).await?;
         let given = answering.look.list_answers().await;
         let answers = given.as_answers(&answering.look.now);
         if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {

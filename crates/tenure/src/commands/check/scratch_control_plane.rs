@@ -70,7 +70,7 @@ impl ScratchControlPlane {
         match thrown.fill(&objects).await {
             Ok(()) => Ok(thrown),
             Err(failure) => {
-                thrown.end().await;
+                thrown.remove().await;
                 Err(failure)
             }
         }
@@ -85,7 +85,7 @@ impl ScratchControlPlane {
     }
 
     /// Ends the control plane, and removes its files.
-    pub(super) async fn end(self) {
+    pub(super) async fn remove(self) {
         let Self {
             plane, folder, client, ..
         } = self;
@@ -105,7 +105,7 @@ impl ScratchControlPlane {
             Stage::Namespaces,
             Stage::Rest,
         ] {
-            let of_stage = objects.iter().filter(|object| Stage::of(object) == stage);
+            let of_stage = objects.iter().filter(|object| Stage::choose(object) == stage);
             let of_stage: Vec<&Value> = of_stage.collect();
             if !of_stage.is_empty() {
                 let served = resources::list_served(&self.client).await?;
@@ -257,7 +257,7 @@ enum Stage {
 }
 
 impl Stage {
-    fn of(object: &Value) -> Self {
+    fn choose(object: &Value) -> Self {
         let text = |path: &str| ObjectView::of(object).read_text(path);
         match (text("/apiVersion"), text("/kind")) {
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => Self::Kinds,
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn policies_come_before_tenants_and_what_is_in_namespaces_comes_last() {
         let stage = |api: &str, kind: &str, metadata: Value| {
-            Stage::of(&json!({"apiVersion": api, "kind": kind, "metadata": metadata}))
+            Stage::choose(&json!({"apiVersion": api, "kind": kind, "metadata": metadata}))
         };
         let labelled = json!({"name": "a", "labels": {"capsule.clastix.io/tenant": "a"}});
         let stages = [

@@ -56,7 +56,7 @@ pub(super) fn judge_attempt(
 /// Owners and namespaces.
 pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Transcript) {
     account.chapter("An owner makes namespaces");
-    account.say("alice owns Tenant alpha. Outside its namespaces she may create namespaces, and nothing else.");
+    account.print_text("alice owns Tenant alpha. Outside its namespaces she may create namespaces, and nothing else.");
     account
         .step("alice makes a namespace, and it is alpha's", async {
             match make_namespace(alice, "alpha-dev", None).await {
@@ -246,7 +246,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
 /// Fields of a Package that are a chart's values.
 pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut Transcript) {
     account.chapter("An administrator tunes a component");
-    account.say("dora may write Packages and PackageValues, and has no right to write as the platform's chart.");
+    account.print_text("dora may write Packages and PackageValues, and has no right to write as the platform's chart.");
     let packages = "/apis/cozystack.io/v1alpha1/packages";
     let package = format!("{packages}/cozystack.metallb?fieldManager=kubectl-edit");
     account

@@ -374,12 +374,12 @@ mod tests {
     #[test]
     fn all_means_kinds_of_tenure_and_flux() {
         let mut served = vec![
-            Resource::named("apps", "deployments", "Deployment"),
-            Resource::named("helm.toolkit.fluxcd.io", "helmreleases", "HelmRelease"),
-            Resource::named("kustomize.toolkit.fluxcd.io", "kustomizations", "Kustomization"),
-            Resource::named("tenure.dev", "surfaces", "Surface"),
+            Resource::from_names("apps", "deployments", "Deployment"),
+            Resource::from_names("helm.toolkit.fluxcd.io", "helmreleases", "HelmRelease"),
+            Resource::from_names("kustomize.toolkit.fluxcd.io", "kustomizations", "Kustomization"),
+            Resource::from_names("tenure.dev", "surfaces", "Surface"),
         ];
-        let mut tenants = Resource::named("capsule.clastix.io", "tenants", "Tenant");
+        let mut tenants = Resource::from_names("capsule.clastix.io", "tenants", "Tenant");
         tenants.namespaced = false;
         served.push(tenants);
         let kinds: Vec<&str> = list_all_kinds(&served)

@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn objects_of_one_kind_are_one_table() {
-        let surfaces = Resource::named("tenure.dev", "surfaces", "Surface");
-        let sources = Resource::named("source.toolkit.fluxcd.io", "buckets", "Bucket");
+        let surfaces = Resource::from_names("tenure.dev", "surfaces", "Surface");
+        let sources = Resource::from_names("source.toolkit.fluxcd.io", "buckets", "Bucket");
         let found = [(&surfaces, "a"), (&sources, "b"), (&surfaces, "c")].map(|(resource, name)| Found {
             resource,
             name: None,

@@ -169,7 +169,7 @@ impl Install {
             return show_effects(installation::preview_objects(&installation, &objects).await?);
         }
         let progress = Progress::start();
-        progress.begin(format!("applying {} objects", objects.len()));
+        progress.print_action(format!("applying {} objects", objects.len()));
         let applied = Cell::new(0_usize);
         let tell = |name| {
             applied.set(applied.get() + 1);

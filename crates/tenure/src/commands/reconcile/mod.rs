@@ -146,7 +146,7 @@ impl Reconcile {
             return Err(Failure::negative(format!("{subject} is suspended"))
                 .hint(format!("tenure resume {}", object.write_arguments())));
         }
-        progress.begin(format!("annotating {subject}"));
+        progress.print_action(format!("annotating {subject}"));
         object.request().await?;
         if self.no_wait {
             output::print_line(format!("{subject} reconciliation requested"));

@@ -128,7 +128,7 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
 /// The project's owner answers.
 pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("The project's owner answers, once");
-    account.say(&format!(
+    account.print_text(&format!(
         "alice may approve {}; mallory may write grants, too, as far as RBAC goes.",
         world.target()
     ));
@@ -176,7 +176,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
 /// The credential leaks.
 pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("A laptop is stolen");
-    account.say("Two replacements are ten minutes apart: the demo makes the record an hour older.");
+    account.print_text("Two replacements are ten minutes apart: the demo makes the record an hour older.");
     account
         .step(
             "alice orders a new one: it is in use, and the old one is dead at the host",
@@ -227,7 +227,7 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
 }
 
 /// The owner revokes the credential.
-pub(super) async fn end(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
+pub(super) async fn revoke(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("The owner takes it back");
     account
         .step(
