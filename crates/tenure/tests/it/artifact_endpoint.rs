@@ -27,7 +27,7 @@ struct Reply {
 }
 
 /// Sends a head unchanged, and begins to read the answer.
-fn begin(port: u16, head: &str) -> TcpStream {
+fn send_head(port: u16, head: &str) -> TcpStream {
     let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
     line.write_all(format!("{head}\r\nhost: artifacts\r\n\r\n").as_bytes())
         .unwrap();
@@ -50,7 +50,7 @@ fn read_status(head: &str) -> u16 {
 }
 
 fn send(port: u16, head: &str) -> Reply {
-    let mut line = begin(port, head);
+    let mut line = send_head(port, head);
     let head = read_head(&mut line);
     let mut body = Vec::new();
     let _hung_up = line.read_to_end(&mut body);
@@ -426,7 +426,7 @@ async fn who_reads_slowly_keeps_nobody_else_waiting() {
     let mut held = Vec::new();
     let mut refused = Vec::new();
     for _ in 0..20 {
-        let mut line = begin(port, &request);
+        let mut line = send_head(port, &request);
         match read_status(&read_head(&mut line)) {
             200 => held.push(line),
             status => refused.push(status),

@@ -7,7 +7,7 @@ use tenure_git_server::Content;
 use tenure_registry_server::Answer as RegistryAnswer;
 use tenure_testkit::{SOON, eventually};
 
-use crate::killed::{Ends, KUSTOMIZATION, NAMESPACE, SOURCE_VERSION, TURNS, World, key, map, recorded};
+use crate::killed::{Ends, KUSTOMIZATION, NAMESPACE, SOURCE_VERSION, TURNS, World, key, map, read_fixture};
 
 /// The problem.
 enum Fault {
@@ -279,7 +279,7 @@ fn list_cases() -> Vec<Case> {
             &["missing"],
         ),
         case(
-            Fault::File("s.yaml", recorded("encrypted/changed-value.yaml")),
+            Fault::File("s.yaml", read_fixture("encrypted/changed-value.yaml")),
             git,
             "BuildFailed",
             &["s.yaml", "was changed"],
@@ -371,7 +371,7 @@ impl Case {
             Fault::Key => {
                 let mut secret = key();
                 if is_broken {
-                    secret["stringData"]["a.agekey"] = json!(recorded("keys/stranger.agekey"));
+                    secret["stringData"]["a.agekey"] = json!(read_fixture("keys/stranger.agekey"));
                 }
                 admin.apply(secret).await.unwrap();
             }
@@ -443,7 +443,7 @@ impl Case {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_inputs_are_reported_and_repaired() {
     let (world, _up) = World::set().await;
-    let (ends, _) = Ends::learn(&world).await;
+    let (ends, _) = Ends::record(&world).await;
     let mut number = TURNS;
     let mut wrong = Vec::new();
     for case in list_cases() {
@@ -466,7 +466,7 @@ async fn broken_inputs_are_reported_and_repaired() {
         case.set(&world, false).await;
         world.change(number).await;
         world.ask(number).await;
-        world.until(number, &ends, &format!("after {message}")).await;
+        world.wait_for_end(number, &ends, &format!("after {message}")).await;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -517,7 +517,7 @@ async fn what_can_not_be_meant_is_refused_where_it_is_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_only_looks_broken_is_applied() {
     let (world, _up) = World::set().await;
-    let (ends, _) = Ends::learn(&world).await;
+    let (ends, _) = Ends::record(&world).await;
     let admin = world.admin().await;
     let text = map("strange", "as it is");
     let forms = [
@@ -550,6 +550,6 @@ async fn what_only_looks_broken_is_applied() {
             .unwrap();
         world.change(number).await;
         world.ask(number).await;
-        world.until(number, &ends, what).await;
+        world.wait_for_end(number, &ends, what).await;
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tenure_test_ports::reserve_port;
 
-use crate::process::{Up, named};
+use crate::process::{Up, make_command};
 
 /// Returns the objects of a Flux user: a source and a Kustomization, as `flux export` writes them.
 fn objects(port: u16) -> String {
@@ -56,7 +56,7 @@ struct Place {
 
 impl Place {
     fn run(&self, program: &Path, arguments: &[&str]) -> Output {
-        named(program)
+        make_command(program)
             .args(arguments)
             .env("KUBECONFIG", self.folder.path().join("data/kubeconfig"))
             .env("HOME", self.folder.path())

@@ -11,7 +11,7 @@ use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
 use crate::artifact_endpoint::Admin;
-use crate::process::{Up, client, named};
+use crate::process::{Up, client, make_command};
 
 const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
@@ -62,7 +62,7 @@ async fn install_kinds(admin: &Admin, folder: &Path) {
 /// Starts the controller for the control plane on `data`, with its log in a file there.
 fn start(program: &Path, data: &Path) -> Up {
     let log = std::fs::File::create(data.join("helm-controller.log")).unwrap();
-    let child = named(program)
+    let child = make_command(program)
         .args([
             &format!("--health-addr=127.0.0.1:{}", reserve_port()),
             &format!("--metrics-addr=127.0.0.1:{}", reserve_port()),
@@ -76,7 +76,7 @@ fn start(program: &Path, data: &Path) -> Up {
         .stderr(log)
         .spawn()
         .unwrap();
-    Up::of(child)
+    Up::wrap(child)
 }
 
 /// Waits until a release is installed with a version of its chart.

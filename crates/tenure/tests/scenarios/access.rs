@@ -84,7 +84,7 @@ async fn send(cluster: &Cluster, user: &str, (method, target): (Method, &str), b
 }
 
 /// Repeats a dry run until it is denied with these words, or without words until it is admitted. A server applies changes of policies and roles a moment later.
-async fn until(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value, part: Option<&str>) {
+async fn wait_for_ruling(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value, part: Option<&str>) {
     let target = format!("{}?dryRun=All", way.1);
     let seen = eventually(PATIENCE, || async {
         match (send(cluster, user, (way.0.clone(), &target), body).await, part) {
@@ -100,7 +100,7 @@ async fn until(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value,
 async fn wait_for_rights(cluster: &Cluster, asked: &Value, may_not: &str, may: &str) {
     let grants = path("fluxaccessgrants", "");
     for (user, part) in [(may_not, Some("may not approve")), (may, None)] {
-        until(cluster, user, (Method::POST, &grants), &grant(asked, user, &[]), part).await;
+        wait_for_ruling(cluster, user, (Method::POST, &grants), &grant(asked, user, &[]), part).await;
     }
 }
 

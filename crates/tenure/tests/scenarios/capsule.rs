@@ -12,7 +12,7 @@ use tenure_git_server::{GitServer, Options, Repository};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::eventually;
 
-use crate::process::named;
+use crate::process::make_command;
 use crate::world::{Admin, Cluster, Controllers, manifest, name_object, prepare_shop, wait_for_greeting};
 
 /// The group of Capsule's users.
@@ -75,7 +75,7 @@ impl Capsule {
         let kubeconfig = cluster.write_kubeconfig_as("system:serviceaccount:capsule-system:capsule", &[]);
         let log = cluster.data("capsule.log");
         let written = std::fs::File::create(&log).unwrap();
-        let child = named(&beside.join("capsule"))
+        let child = make_command(&beside.join("capsule"))
             .arg(format!("--webhook-port={port}"))
             .arg(format!("--webhook-cert-path={}", certificates.display()))
             .arg("--metrics-addr=0")

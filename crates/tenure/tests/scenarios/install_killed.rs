@@ -72,7 +72,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(objects: &[Value]) -> Self {
+    fn sort_objects(objects: &[Value]) -> Self {
         let list = |kinds: &[&str]| -> Vec<Value> {
             let of_kinds = objects.iter().filter(|object| is_of(object, kinds));
             of_kinds.cloned().collect()
@@ -180,7 +180,7 @@ async fn an_interrupted_installation_says_how_it_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_installation_gives_no_rights_that_nothing_bounds() {
     let objects = list_objects();
-    let parts = Parts::of(&objects);
+    let parts = Parts::sort_objects(&objects);
     let cluster = match Cluster::start_real_bare(&[]).await {
         Some(cluster) => cluster,
         None => Cluster::start_own_bare().await,

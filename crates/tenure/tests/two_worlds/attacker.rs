@@ -407,7 +407,7 @@ impl Attacker {
     async fn try_namespace(&mut self, change: Change) {
         let name = format!("namespace {change:?}");
         let own = [self.scene.evil.clone(), self.scene.of_evil("1")];
-        let of = |name: &str| format!("/api/v1/namespaces/{name}");
+        let write_path = |name: &str| format!("/api/v1/namespaces/{name}");
         match change {
             Change::Create => {
                 let object = self.name_namespace(&self.scene.of_evil("3"));
@@ -428,7 +428,8 @@ impl Attacker {
             }
             Change::Label => {
                 let body = json!({ "metadata": { "labels": { "team": "evil" } } });
-                self.ask(&name, Sort::Plain, Method::PATCH, &of(&own[1]), &body).await;
+                self.ask(&name, Sort::Plain, Method::PATCH, &write_path(&own[1]), &body)
+                    .await;
             }
             Change::Near => {
                 let chosen = self.chance.pick(&own).cloned().unwrap();
@@ -438,7 +439,7 @@ impl Attacker {
                     &name,
                     Sort::Near,
                     Method::PATCH,
-                    &format!("{}{part}", of(&chosen)),
+                    &format!("{}{part}", write_path(&chosen)),
                     &patch,
                 )
                 .await;
@@ -449,7 +450,7 @@ impl Attacker {
                     others.push(self.scene.evil.clone());
                 }
                 let chosen = self.chance.pick(&others).cloned().unwrap();
-                self.ask(&name, Sort::Near, Method::DELETE, &of(&chosen), &Value::Null)
+                self.ask(&name, Sort::Near, Method::DELETE, &write_path(&chosen), &Value::Null)
                     .await;
             }
         }

@@ -6,7 +6,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    PLATFORM, VERSION, clear, grant, name_of, object, path, request, send, set, state_of, store, until, wait_for_rights,
+    PLATFORM, VERSION, clear, grant, name_of, object, path, request, send, set, state_of, store, wait_for_rights,
+    wait_for_ruling,
 };
 
 /// The user who may do the same, and their body.
@@ -30,7 +31,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     let patch = |target: &str| (Method::PATCH, target.to_owned());
 
     // Another user's answer as stored, with an order on the request.
-    until(
+    wait_for_ruling(
         &cluster,
         "petra",
         (Method::POST, &grants),
@@ -240,9 +241,9 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     assert!(attacks.len() >= 15);
     for (what, user, (method, target), body, part, control) in &attacks {
         println!("{what}");
-        until(&cluster, user, (method.clone(), target), body, Some(part)).await;
+        wait_for_ruling(&cluster, user, (method.clone(), target), body, Some(part)).await;
         if let Some((user, body)) = control {
-            until(&cluster, user, (method.clone(), target), body, None).await;
+            wait_for_ruling(&cluster, user, (method.clone(), target), body, None).await;
         }
     }
     let freed = json!({"metadata": {"finalizers": null}});
