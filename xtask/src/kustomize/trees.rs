@@ -57,7 +57,7 @@ impl Folder {
 
     /// Writes a patch without comments and folded blocks. Go's YAML library writes these differently after a merge has moved them into a flow collection.
     pub(super) fn patch(&self, random: &mut Random, value: &Value) -> String {
-        writer::write_document(&value.clone().unfolded(), false, random)
+        writer::write_document(&value.clone().unfold(), false, random)
     }
 
     /// Puts a file into the folder, or into a subfolder, and returns its name.
