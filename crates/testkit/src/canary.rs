@@ -35,7 +35,7 @@ const KEYS: [&str; 9] = [
     "headers",
 ];
 /// The log filter: everything from Tenure, and messages of other crates except those about single bytes.
-pub const HEARD: &str = "tenure=trace,kube=debug,info";
+pub const LOG_FILTER: &str = "tenure=trace,kube=debug,info";
 /// Most bytes of a file that are searched.
 const LONGEST_FILE: u64 = 64 << 20;
 /// Aggregated discovery, as `tenure_cluster` asks for it.
@@ -128,7 +128,7 @@ impl Canary {
     /// # Errors
     /// [`AdminError`]; also if the log of this process can't be captured.
     pub async fn plant(admin: &Admin, namespaces: &[&str]) -> anyhow::Result<Self> {
-        let filter = EnvFilter::try_new(HEARD)?;
+        let filter = EnvFilter::try_new(LOG_FILTER)?;
         let _already_listens = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)
