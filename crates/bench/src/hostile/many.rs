@@ -60,7 +60,7 @@ pub(super) async fn prepare_alerts(stage: &Stage) -> anyhow::Result<Prepared> {
         stage.apply(&format!("{notifications}/alerts/{name}"), &alert).await?;
     }
     // An owner requests these again and again, so each attempt is an event.
-    prepare_many(stage, "told", ALERTED, repositories::make_refused, &json!({})).await
+    prepare_many(stage, "alerted", ALERTED, repositories::make_refused, &json!({})).await
 }
 
 /// Prepares Kustomizations that depend on one, which is requested again and again.
