@@ -231,7 +231,11 @@ async fn probes_that_cannot_be_answered_keep_it_from_starting() {
         &address,
     ]);
     assert_eq!(output.status.code(), Some(3), "{}", describe(&output));
-    assert!(output.stdout.is_empty(), "it reported that it runs: {}", describe(&output));
+    assert!(
+        output.stdout.is_empty(),
+        "it reported that it runs: {}",
+        describe(&output)
+    );
     assert!(describe(&output).contains("--health-address"), "{}", describe(&output));
 }
 
