@@ -80,8 +80,8 @@ impl Kubernetes {
 
     /// Returns the CPU time of the server and etcd together.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let of = |child: &Option<Child>| process::cpu_of(child.as_ref().map_or(0, Child::id));
-        Ok(of(&self.server)? + of(&self.etcd)?)
+        let read_cpu = |child: &Option<Child>| process::cpu_of(child.as_ref().map_or(0, Child::id));
+        Ok(read_cpu(&self.server)? + read_cpu(&self.etcd)?)
     }
 
     /// Returns the path of the administrator's kubeconfig.
@@ -98,8 +98,9 @@ impl Kubernetes {
 
     /// Returns the resident memory of the server and of etcd, in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<(u64, u64)> {
-        let of = |child: &Option<Child>| process::memory_of(child.as_ref().map_or(0, Child::id)).map(|(now, _)| now);
-        Ok((of(&self.server)?, of(&self.etcd)?))
+        let read_memory =
+            |child: &Option<Child>| process::memory_of(child.as_ref().map_or(0, Child::id)).map(|(now, _)| now);
+        Ok((read_memory(&self.server)?, read_memory(&self.etcd)?))
     }
 
     async fn launch(&mut self) -> anyhow::Result<()> {
