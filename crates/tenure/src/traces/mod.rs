@@ -221,14 +221,14 @@ mod tests {
     fn what_a_lane_tells_has_identifiers_of_the_hubs() {
         let outbox = SpanOutbox::default();
         let gathering = SpanCollection::new(outbox.clone());
-        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        let time_at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
         let span = |id, parent, name, attributes| Span {
             trace: 7,
             id,
             parent,
             name,
-            begun: at(id),
-            ended: at(id + 10),
+            begun: time_at(id),
+            ended: time_at(id + 10),
             attributes,
         };
         gathering.record_span(span(
@@ -265,7 +265,7 @@ mod tests {
         );
         assert_eq!(
             (root.attributes.clone(), root.begun, root.ended),
-            (object, at(1), at(11))
+            (object, time_at(1), time_at(11))
         );
         assert_eq!(fetch.attributes, [("revision", "main@sha1:one".to_owned())]);
         assert!(

@@ -101,14 +101,14 @@ impl Admin {
     async fn wait_for_artifact(&self, (kind, namespace, name): (&str, &str, &str), before: &str) -> Value {
         let object = json!({"apiVersion": SOURCES, "kind": kind, "metadata": {"namespace": namespace}});
         let api = self.api(&object);
-        let look = || async {
+        let read_artifact = || async {
             let found = api.get(name).await.map_err(|error| error.to_string())?;
             let artifact = found.data["status"]["artifact"].clone();
             let digest = artifact["digest"].as_str().unwrap_or_default();
             let is_new = !digest.is_empty() && digest != before;
             is_new.then_some(artifact).ok_or_else(|| format!("{:#}", found.data))
         };
-        eventually(SOON, look).await.unwrap()
+        eventually(SOON, read_artifact).await.unwrap()
     }
 
     /// Creates an account and returns its token.
@@ -319,11 +319,11 @@ async fn serve_all(lanes: &str) {
     repository.commit([("a.yaml", "a: 2\n")], "second").await.unwrap();
     let before = first["digest"].as_str().unwrap();
     let second = admin.wait_for_artifact(("GitRepository", "blue", "app"), before).await;
-    let look = || async {
+    let read_state = || async {
         let statuses = [&path, &path_of(&second, open)].map(|path| get(open, path, None).status);
         (statuses == [404, 200]).then_some(()).ok_or(format!("{statuses:?}"))
     };
-    eventually(SOON, look).await.unwrap();
+    eventually(SOON, read_state).await.unwrap();
     // Neither a forged digest nor a forged address in a status opens an artifact.
     check_forged(&admin, &path_of(&second, open), open).await;
     let sources =

@@ -144,13 +144,13 @@ fn list_objects() -> Vec<Case> {
 
 /// Returns invalid fields of a Kustomization.
 fn list_kustomizations() -> Vec<Case> {
-    let of = |name: &'static str| ("Kustomization", name);
+    let name_kustomization = |name: &'static str| ("Kustomization", name);
     let from = |name: &str| json!({ "substituteFrom": [{ "kind": "Secret", "name": name }] });
     let checked = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "namespace": NAMESPACE });
     vec![
         case(
             spec(json!({ "path": "./none" }), json!({ "path": "./" })),
-            of("bucket"),
+            name_kustomization("bucket"),
             "BuildFailed",
             &["none"],
         ),
@@ -159,7 +159,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "targetNamespace": "none" }),
                 json!({ "targetNamespace": NAMESPACE }),
             ),
-            of("git"),
+            name_kustomization("git"),
             "ReconciliationFailed",
             &["none", "applier"],
         ),
@@ -168,7 +168,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "postBuild": from("none") }),
                 json!({ "postBuild": from("variables") }),
             ),
-            of("git"),
+            name_kustomization("git"),
             "BuildFailed",
             &["Secret", "none"],
         ),
@@ -177,7 +177,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "sourceRef": { "kind": "GitRepository", "name": "none" } }),
                 json!({ "sourceRef": { "kind": "OCIRepository", "name": "oci" } }),
             ),
-            of("oci"),
+            name_kustomization("oci"),
             "ArtifactFailed",
             &["GitRepository", "none"],
         ),
@@ -186,7 +186,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "dependsOn": [{ "name": "none" }] }),
                 json!({ "dependsOn": null }),
             ),
-            of("oci"),
+            name_kustomization("oci"),
             "DependencyNotReady",
             &["shop/none", "not found"],
         ),
@@ -195,13 +195,13 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "dependsOn": [{ "name": "oci" }] }),
                 json!({ "dependsOn": null }),
             ),
-            of("oci"),
+            name_kustomization("oci"),
             "InvalidSpec",
             &["shop/oci", "itself"],
         ),
         case(
             Fault::Ring(["git", "oci"]),
-            of("git"),
+            name_kustomization("git"),
             "DependencyNotReady",
             &["dependsOn forms a cycle"],
         ),
@@ -210,7 +210,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "wait": false, "timeout": "2s", "healthChecks": [checked] }),
                 json!({ "wait": true, "timeout": null, "healthChecks": null }),
             ),
-            of("oci"),
+            name_kustomization("oci"),
             "HealthCheckFailed",
             &["Widget/shop/w"],
         ),

@@ -71,15 +71,15 @@ fn read_files(folder: &Path) -> BTreeMap<String, String> {
 #[test]
 fn the_same_flags_give_the_same() {
     let folder = tree();
-    let at = |name: &str| read_text(&folder.path().join(name));
+    let read_file = |name: &str| read_text(&folder.path().join(name));
     let (app, overlay, one, outside, linked, ordered, file) = (
-        at("app"),
-        at("overlay"),
-        at("one"),
-        at("outside"),
-        at("linked"),
-        at("ordered"),
-        at("base/kustomization.yaml"),
+        read_file("app"),
+        read_file("overlay"),
+        read_file("one"),
+        read_file("outside"),
+        read_file("linked"),
+        read_file("ordered"),
+        read_file("base/kustomization.yaml"),
     );
     let cases: &[&[&str]] = &[
         &[&app],
@@ -102,7 +102,7 @@ fn the_same_flags_give_the_same() {
         &["--enable-managedby-label=false", &one],
         &[&one, &app],
         &[&file],
-        &[&at("missing")],
+        &[&read_file("missing")],
         &[""],
         &["--no-such-flag"],
     ];

@@ -136,38 +136,50 @@ fn the_flux_command_works() {
     ]);
 
     let there = ["-n", "default"];
-    let of = |arguments: &[&'static str]| [arguments, &there].concat();
-    place.flux(&of(&["get", "sources", "git"]), 0, &["app", "stored artifact"]);
+    let add_namespace = |arguments: &[&'static str]| [arguments, &there].concat();
     place.flux(
-        &of(&["get", "kustomizations"]),
+        &add_namespace(&["get", "sources", "git"]),
+        0,
+        &["app", "stored artifact"],
+    );
+    place.flux(
+        &add_namespace(&["get", "kustomizations"]),
         0,
         &["app", "Applied revision: main@sha1:"],
     );
-    place.flux(&of(&["get", "alerts"]), 0, &["chat", "Alert is Ready"]);
-    place.flux(&of(&["get", "alert-providers"]), 0, &["chat", "Provider is Ready"]);
-    place.flux(&of(&["get", "all"]), 0, &["gitrepository/app", "kustomization/app"]);
+    place.flux(&add_namespace(&["get", "alerts"]), 0, &["chat", "Alert is Ready"]);
     place.flux(
-        &of(&["reconcile", "kustomization", "app", "--with-source"]),
+        &add_namespace(&["get", "alert-providers"]),
+        0,
+        &["chat", "Provider is Ready"],
+    );
+    place.flux(
+        &add_namespace(&["get", "all"]),
+        0,
+        &["gitrepository/app", "kustomization/app"],
+    );
+    place.flux(
+        &add_namespace(&["reconcile", "kustomization", "app", "--with-source"]),
         0,
         &["fetched revision main@sha1:", "applied revision main@sha1:"],
     );
     place.flux(
-        &of(&["reconcile", "source", "git", "app"]),
+        &add_namespace(&["reconcile", "source", "git", "app"]),
         0,
         &["fetched revision main@sha1:"],
     );
     place.flux(
-        &of(&["tree", "kustomization", "app"]),
+        &add_namespace(&["tree", "kustomization", "app"]),
         0,
         &["ConfigMap/default/greeting"],
     );
     place.flux(
-        &of(&["trace", "configmap", "greeting"]),
+        &add_namespace(&["trace", "configmap", "greeting"]),
         0,
         &["Kustomization:", "GitRepository:", "app"],
     );
     place.flux(
-        &of(&["events", "--for", "Kustomization/app"]),
+        &add_namespace(&["events", "--for", "Kustomization/app"]),
         0,
         &["ReconciliationSucceeded"],
     );
@@ -178,26 +190,30 @@ fn the_flux_command_works() {
     place.flux(&diff, 1, &["ConfigMap/default/greeting", "goodbye"]);
 
     place.flux(
-        &of(&["suspend", "kustomization", "app"]),
+        &add_namespace(&["suspend", "kustomization", "app"]),
         0,
         &["kustomization suspended"],
     );
-    place.flux(&of(&["get", "kustomizations"]), 0, &["True"]);
-    place.flux(&of(&["reconcile", "kustomization", "app"]), 1, &["suspended"]);
+    place.flux(&add_namespace(&["get", "kustomizations"]), 0, &["True"]);
     place.flux(
-        &of(&["resume", "kustomization", "app"]),
+        &add_namespace(&["reconcile", "kustomization", "app"]),
+        1,
+        &["suspended"],
+    );
+    place.flux(
+        &add_namespace(&["resume", "kustomization", "app"]),
         0,
         &["applied revision main@sha1:"],
     );
     place.flux(
-        &of(&["export", "kustomization", "app"]),
+        &add_namespace(&["export", "kustomization", "app"]),
         0,
         &["serviceAccountName: applier"],
     );
     place.flux(
-        &of(&["delete", "kustomization", "app", "--silent"]),
+        &add_namespace(&["delete", "kustomization", "app", "--silent"]),
         0,
         &["kustomization deleted"],
     );
-    place.flux(&of(&["get", "kustomizations", "app"]), 1, &["not found"]);
+    place.flux(&add_namespace(&["get", "kustomizations", "app"]), 1, &["not found"]);
 }

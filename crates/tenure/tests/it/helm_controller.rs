@@ -83,7 +83,7 @@ fn start(program: &Path, data: &Path) -> Up {
 async fn wait_for(admin: &Admin, data: &Path, name: &str, version: &str) {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "blue"}});
     let (maps, releases) = (admin.api(&map), admin.api(&release(name, ("", ""))));
-    let look = || async {
+    let read_release = || async {
         let found = releases.get(name).await.map_err(|error| error.to_string())?;
         let conditions = found.data["status"]["conditions"]
             .as_array()
@@ -99,7 +99,7 @@ async fn wait_for(admin: &Admin, data: &Path, name: &str, version: &str) {
             .then_some(())
             .ok_or_else(|| format!("{conditions:#?}\n{data:#}"))
     };
-    if let Err(problem) = eventually(3 * SOON, look).await {
+    if let Err(problem) = eventually(3 * SOON, read_release).await {
         let log = std::fs::read_to_string(data.join("helm-controller.log")).unwrap_or_default();
         panic!("{problem:?}\n{log}");
     }

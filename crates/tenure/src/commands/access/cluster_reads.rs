@@ -116,14 +116,14 @@ impl AccessReader {
 
     /// Reads all objects for the output.
     pub(super) async fn see(&self) -> ObservedFacts {
-        let of = |plural: &str| Self::write_path(plural, None);
+        let write_list_path = |plural: &str| Self::write_path(plural, None);
         let paths = [
             "fluxaccessrequests",
             "fluxaccessgrants",
             "fluxaccessstandinggrants",
             "accessproviders",
         ]
-        .map(of);
+        .map(write_list_path);
         let [requests, grants, standing_grants, providers] = &paths;
         ObservedFacts {
             requests: self.list(requests).await,

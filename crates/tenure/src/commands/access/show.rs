@@ -237,7 +237,7 @@ fn print_asked(requested_by: &str, asked_in: &str, spec: &tenure_api::access::Fl
 
 fn describe_credential(credential: &Credential) -> String {
     let now = Timestamp::now();
-    let at = |time: Option<&Time>| time.map(|time| write_distance(time.0, now));
+    let describe_time = |time: Option<&Time>| time.map(|time| write_distance(time.0, now));
     let one = |one: &CredentialDetail| {
         let number = one.id.map_or_else(|| one.name.clone(), |id| format!("number {id}"));
         let fingerprint: String = one.fingerprint.chars().take(16).collect();
@@ -249,19 +249,19 @@ fn describe_credential(credential: &Credential) -> String {
     let mut parts = vec![format!("{}: {}", credential.namespace, credential.phase)];
     if let Some(current) = &credential.current {
         parts.push(one(current));
-        if let Some(end) = at(current.expires_at.as_ref()) {
+        if let Some(end) = describe_time(current.expires_at.as_ref()) {
             parts.push(format!("ends {end}"));
         }
-        parts.push(match at(current.verified_at.as_ref()) {
-            Some(at) => format!("seen in use {at}"),
+        parts.push(match describe_time(current.verified_at.as_ref()) {
+            Some(time) => format!("seen in use {time}"),
             None => "not seen in use yet".to_owned(),
         });
     }
-    if let Some(next) = at(credential.next_rotation.as_ref()) {
+    if let Some(next) = describe_time(credential.next_rotation.as_ref()) {
         parts.push(format!("replaced {next}"));
     }
     for old in &credential.retiring {
-        let end = at(old.retire_at.as_ref()).map(|at| format!(", revoked {at}"));
+        let end = describe_time(old.retire_at.as_ref()).map(|time| format!(", revoked {time}"));
         parts.push(format!("retiring {}{}", one(old), end.unwrap_or_default()));
     }
     parts.extend(credential.ordered.clone());

@@ -362,11 +362,14 @@ mod tests {
     fn a_kind_without_namespaces_is_refused_without_one() {
         let kind = |plural: &str, namespaced| (plural.to_owned(), namespaced);
         let (tenants, surfaces) = (kind("tenants", false), kind("surfaces", true));
-        let say = |forbidden: &[&(String, bool)]| describe_forbidden(forbidden, Some("team-a")).0;
-        assert_eq!(say(&[&tenants]), "you may not list tenants");
-        assert_eq!(say(&[&surfaces]), "you may not list surfaces in namespace team-a");
+        let describe_all = |forbidden: &[&(String, bool)]| describe_forbidden(forbidden, Some("team-a")).0;
+        assert_eq!(describe_all(&[&tenants]), "you may not list tenants");
         assert_eq!(
-            say(&[&tenants, &surfaces]),
+            describe_all(&[&surfaces]),
+            "you may not list surfaces in namespace team-a"
+        );
+        assert_eq!(
+            describe_all(&[&tenants, &surfaces]),
             "you may not list tenants, and not surfaces in namespace team-a"
         );
     }

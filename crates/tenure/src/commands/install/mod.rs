@@ -171,11 +171,11 @@ impl Install {
         let progress = Progress::start();
         progress.print_action(format!("applying {} objects", objects.len()));
         let applied = Cell::new(0_usize);
-        let tell = |name| {
+        let print_applied = |name| {
             applied.set(applied.get() + 1);
             output::print_line(format!("applied {name}"));
         };
-        let applying = installation::apply_in_order(&installation, &objects, tell);
+        let applying = installation::apply_in_order(&installation, &objects, print_applied);
         match interruption::until_interrupted(applying).await? {
             Ended::Done(ended) => ended?,
             Ended::Interrupted => {
