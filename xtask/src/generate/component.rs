@@ -63,8 +63,8 @@ fn read_text<'v>(object: &'v Value, path: &str) -> &'v str {
 }
 
 fn is_same(object: &Value, other: &Value) -> bool {
-    let of = |path: &str| read_text(object, path) == read_text(other, path);
-    of("/kind") && of("/metadata/name")
+    let has_same = |path: &str| read_text(object, path) == read_text(other, path);
+    has_same("/kind") && has_same("/metadata/name")
 }
 
 /// Copies the image of the controllers to the lanes, and to the policies that limit the image of lanes.
