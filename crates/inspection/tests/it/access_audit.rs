@@ -378,14 +378,14 @@ fn what_is_old_ended_or_unknown_is_found() {
             &Ok(Bindings::default()),
         )
     };
-    let judge = |look: SecretRead| {
+    let judge = |secret_read: SecretRead| {
         let row = Row {
             secret: make_name("a", "git"),
             usage: Usage {
                 is_shown: true,
                 ..Usage::default()
             },
-            look,
+            secret_read,
             readers: no_readers(),
         };
         row.judge_age("90d".parse().unwrap(), now)

@@ -122,17 +122,17 @@ fn read_time(text: &str) -> Result<Timestamp, String> {
 
 /// An approver before the answer.
 pub(super) struct Answering {
-    pub(super) look: AccessReader,
+    pub(super) reader: AccessReader,
     pub(super) request: FluxAccessRequest,
     pub(super) user: String,
 }
 
 impl Answering {
     pub(super) async fn read_request(how: &How, name: &str) -> Result<Self, Failure> {
-        let look = AccessReader::connect(&how.connect).await?;
-        let request = look.find_request(name).await?;
-        let user = caller::ask_who(&look.client).await?;
-        Ok(Self { look, request, user })
+        let reader = AccessReader::connect(&how.connect).await?;
+        let request = reader.find_request(name).await?;
+        let user = caller::ask_who(&reader.client).await?;
+        Ok(Self { reader, request, user })
     }
 
     pub(super) fn target(&self) -> String {
@@ -141,9 +141,9 @@ impl Answering {
 
     /// Reports a missing right before any question. Admission checks the right again.
     async fn check_rights(&self) -> Result<(), Failure> {
-        check_approver(&self.look.client, &self.user, &self.target()).await?;
+        check_approver(&self.reader.client, &self.user, &self.target()).await?;
         let is_own = self.request.spec.requested_by == self.user;
-        if is_own && !caller::has_right(&self.look.client, &Question::about_target(APPROVE_OWN, "")).await? {
+        if is_own && !caller::has_right(&self.reader.client, &Question::about_target(APPROVE_OWN, "")).await? {
             return Err(Failure::environment(format!("{} asked for this access itself", self.user)).hint(format!(
                 "ask another approver to answer; an approver needs the verb {APPROVE_OWN} on fluxaccesstargets.tenure.dev to answer its own request"
             )));
@@ -164,7 +164,7 @@ impl Answering {
         for line in list_asked(&spec.requested_by, &name_asker(&self.request), spec) {
             output::print_note(line);
         }
-        let seen = self.look.see().await;
+        let seen = self.reader.see().await;
         match receivers::list(&seen, &self.request) {
             Ok(all) => print_receivers(&all),
             Err(why) => output::print_note(describe("goes to", &format!("isn't known: {why}"))),
@@ -212,7 +212,7 @@ impl Answering {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body)
             .map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(self.look.client.request(request).await?)
+        Ok(self.reader.client.request(request).await?)
     }
 
     /// Deletes exactly this grant, and no later grant with its name.
@@ -222,7 +222,7 @@ impl Answering {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes())
             .map_err(|error| Failure::internal(error.to_string()))?;
-        match self.look.client.request::<Value>(request).await {
+        match self.reader.client.request::<Value>(request).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(error.into()),
@@ -286,8 +286,8 @@ pub(super) fn name_of(object: &Value) -> String {
 impl Approve {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
         let answering = Answering::read_request(&self.how, &self.name).await?;
-        let given = answering.look.list_answers().await;
-        let answers = given.as_answers(&answering.look.now);
+        let given = answering.reader.list_answers().await;
+        let answers = given.as_answers(&answering.reader.now);
         if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {
             return Ok(code);
         }
@@ -306,8 +306,8 @@ impl Approve {
 impl Deny {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
         let answering = Answering::read_request(&self.how, &self.name).await?;
-        let given = answering.look.list_answers().await;
-        let answers = given.as_answers(&answering.look.now);
+        let given = answering.reader.list_answers().await;
+        let answers = given.as_answers(&answering.reader.now);
         if let Verdict::Denied(word) = answers.judge(&answering.request) {
             return Err(Failure::negative(format!(
                 "{} denied it already (FluxAccessGrant {})",
@@ -329,8 +329,8 @@ impl Deny {
 impl Revoke {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
         let answering = Answering::read_request(&self.how, &self.name).await?;
-        let given = answering.look.list_answers().await;
-        let answers = given.as_answers(&answering.look.now);
+        let given = answering.reader.list_answers().await;
+        let answers = given.as_answers(&answering.reader.now);
         let revocation = answer::revoke(&answering.request, &answering.user, self.reason.clone(), answers);
         let revocation = revocation.map_err(Failure::negative)?;
         if revocation.denial.is_some() {

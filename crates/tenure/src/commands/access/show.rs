@@ -44,10 +44,10 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let look = AccessReader::connect(&self.connect).await?;
-        let request = look.find_request(&self.name).await?;
-        let seen = look.see().await;
-        let readers = find_readers(&look, &seen, &request).await;
+        let reader = AccessReader::connect(&self.connect).await?;
+        let request = reader.find_request(&self.name).await?;
+        let seen = reader.see().await;
+        let readers = find_readers(&reader, &seen, &request).await;
         let detail = detail::describe_request(&seen, &request, readers);
         if self.form.print(&detail)? == Printed::ForPeople {
             print_detail(&detail);
@@ -57,7 +57,7 @@ impl Show {
 }
 
 /// Finds the readers of the Secret by RBAC, in the namespaces that have or would have it.
-async fn find_readers(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest) -> Vec<OtherReaders> {
+async fn find_readers(reader: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest) -> Vec<OtherReaders> {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
     let mut names: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
     if let Ok(receivers) = receivers::list(seen, request) {
@@ -70,7 +70,7 @@ async fn find_readers(look: &AccessReader, seen: &ObservedFacts, request: &FluxA
     if names.is_empty() {
         return Vec::new();
     }
-    let cluster = audit_reads::list_of_cluster(&look.client).await;
+    let cluster = audit_reads::list_of_cluster(&reader.client).await;
     let provider = seen.providers.iter().flatten();
     let mut provider = provider.filter(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
     let writer = provider.next().map(|one| one.spec.name_writer());
@@ -80,7 +80,7 @@ async fn find_readers(look: &AccessReader, seen: &ObservedFacts, request: &FluxA
         .collect();
     let (cluster, others) = (&cluster, &others);
     let looks = names.into_iter().map(|namespace| async move {
-        let own = audit_reads::list_of_namespace(&look.client, &namespace, cluster).await;
+        let own = audit_reads::list_of_namespace(&reader.client, &namespace, cluster).await;
         let secret = NamedObject {
             namespace: namespace.clone(),
             name: request.spec.secret_name.clone(),
