@@ -34,15 +34,15 @@ impl Random {
     }
 
     /// Returns one of the values.
-    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
-        let index = self.draw_below(of.len());
-        of.get(index)
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        let index = self.draw_below(items.len());
+        items.get(index)
     }
 
     /// Returns one of the values, with a probability by weight.
-    pub(crate) fn weighted<T: Copy>(&mut self, of: &[(usize, T)]) -> Option<T> {
-        let mut left = self.draw_below(of.iter().map(|(weight, _)| weight).sum());
-        for (weight, value) in of {
+    pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(usize, T)]) -> Option<T> {
+        let mut left = self.draw_below(choices.iter().map(|(weight, _)| weight).sum());
+        for (weight, value) in choices {
             if left < *weight {
                 return Some(*value);
             }

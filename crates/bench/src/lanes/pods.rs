@@ -247,10 +247,10 @@ impl Tenant {
     }
 }
 
-async fn wait_until<T>(what: &str, mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+async fn wait_until<T>(what: &str, mut find: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     let began = Instant::now();
     loop {
-        if let Some(found) = look().await? {
+        if let Some(found) = find().await? {
             return Ok(found);
         }
         if began.elapsed() > PATIENCE {

@@ -218,8 +218,12 @@ mod tests {
         }
     }
 
-    fn check(of: Measured, ceilings: &[Ceiling], want: &[&str]) {
-        let found = compare_shares(&BTreeMap::from([("crates/a".to_owned(), of)]), ceilings, Subject::Prose);
+    fn check(measured: Measured, ceilings: &[Ceiling], want: &[&str]) {
+        let found = compare_shares(
+            &BTreeMap::from([("crates/a".to_owned(), measured)]),
+            ceilings,
+            Subject::Prose,
+        );
         assert_eq!(found.len(), want.len(), "{found:?}");
         for (finding, want) in found.iter().zip(want) {
             let line = format!("{}: {}", finding.place, finding.what);

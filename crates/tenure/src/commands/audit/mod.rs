@@ -135,11 +135,11 @@ fn find_problems(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
 type WhoWrote<'a> = dyn Fn(&Finding, &ManagedFieldsEntry) -> Option<String> + 'a;
 
 fn print_findings(findings: &[Finding], writers: &WhoWrote<'_>) {
-    let mut of: BTreeMap<&ObjectId, Vec<&Finding>> = BTreeMap::new();
+    let mut by_object: BTreeMap<&ObjectId, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
-        of.entry(&finding.id).or_default().push(finding);
+        by_object.entry(&finding.id).or_default().push(finding);
     }
-    for (id, findings) in of {
+    for (id, findings) in by_object {
         output::print_line(output::bold(&visible_line(&id.subject())));
         let mut last_printed = None;
         for finding in findings {
