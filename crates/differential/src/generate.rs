@@ -114,7 +114,7 @@ impl Generator {
         let weights: Vec<(usize, &Kind)> = kinds.iter().map(|kind| (kind.weight, *kind)).collect();
         story.begin_plot(plot);
         let chosen: Vec<&Kind> = (0..=story.random.draw_below(2))
-            .filter_map(|_| story.random.weighted(&weights))
+            .filter_map(|_| story.random.pick_weighted(&weights))
             .collect();
         let length = story.steps.len() + 6 + story.random.draw_below(10);
         // A watch takes a second.
@@ -156,7 +156,7 @@ impl Story<'_> {
         let name = kind.name(if self.random.chance(75) { NAMES[0] } else { NAMES[1] });
         let name = name.as_str();
         let first = self.seen_step(kind, name).is_none();
-        let action = match self.random.weighted(&ACTIONS) {
+        let action = match self.random.pick_weighted(&ACTIONS) {
             // Most stories begin with the creation of an object.
             Some(action) if !first || self.random.chance(25) => action,
             _ if self.random.chance(50) => Action::Create,

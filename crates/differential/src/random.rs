@@ -40,7 +40,7 @@ impl Random {
     }
 
     /// Returns one of the values, with a probability by weight.
-    pub(crate) fn weighted<T: Copy>(&mut self, choices: &[(usize, T)]) -> Option<T> {
+    pub(crate) fn pick_weighted<T: Copy>(&mut self, choices: &[(usize, T)]) -> Option<T> {
         let mut left = self.draw_below(choices.iter().map(|(weight, _)| weight).sum());
         for (weight, value) in choices {
             if left < *weight {
@@ -68,6 +68,6 @@ mod tests {
         };
         assert_eq!(numbers(7), numbers(7));
         assert_ne!(numbers(7), numbers(8));
-        assert_eq!(Random::new(1).weighted(&[(0, 'a'), (3, 'b')]), Some('b'));
+        assert_eq!(Random::new(1).pick_weighted(&[(0, 'a'), (3, 'b')]), Some('b'));
     }
 }

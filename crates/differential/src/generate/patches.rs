@@ -28,7 +28,7 @@ impl Story<'_> {
         let kept = if self.faults == Faults::Few { 4 } else { weights.len() };
         let index = self
             .random
-            .weighted(weights.get(..kept).unwrap_or_default())
+            .pick_weighted(weights.get(..kept).unwrap_or_default())
             .unwrap_or_default();
         (
             "/spec/replicas".to_owned(),

@@ -189,7 +189,7 @@ impl Story<'_> {
         // With many faults, there are enough differences without a theme.
         let often = if self.faults == Faults::Few { 4 } else { 2 };
         self.random
-            .weighted(&[
+            .pick_weighted(&[
                 (100 - 2 * often, Plot::None),
                 (often, Plot::Weak),
                 (often, Plot::Policy),
