@@ -42,7 +42,7 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
         .await?
         .0;
     for _ in 0..WATCHERS {
-        watchers.push(Seen::at(revision));
+        watchers.push(Seen::starting_at(revision));
     }
     let mut random = u64::from(std::process::id()) | 1;
     for round in 0..times {
@@ -210,14 +210,14 @@ struct Seen {
 }
 
 impl Seen {
-    fn at(position: u64) -> Self {
+    fn starting_at(position: u64) -> Self {
         Self {
             position,
             events: BTreeMap::new(),
         }
     }
 
-    fn take(&mut self, line: &[u8]) -> anyhow::Result<()> {
+    fn record_event(&mut self, line: &[u8]) -> anyhow::Result<()> {
         let event: Value = serde_json::from_slice(line)?;
         let object = event.get("object").context("an event without an object")?;
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -285,7 +285,7 @@ async fn watch_objects(connection: &Connection, seen: &mut Seen, until: u64) -> 
         for part in data.split_inclusive(|byte| *byte == b'\n') {
             line.extend_from_slice(part);
             if line.ends_with(b"\n") {
-                seen.take(&line)?;
+                seen.record_event(&line)?;
                 line.clear();
             }
         }

@@ -80,8 +80,8 @@ impl Kubernetes {
 
     /// Returns the CPU time of the server and etcd together.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let of = |child: &Option<Child>| process::cpu_of(child.as_ref().map_or(0, Child::id));
-        Ok(of(&self.server)? + of(&self.etcd)?)
+        let read_cpu = |child: &Option<Child>| process::cpu_of(child.as_ref().map_or(0, Child::id));
+        Ok(read_cpu(&self.server)? + read_cpu(&self.etcd)?)
     }
 
     /// Returns the path of the administrator's kubeconfig.
@@ -91,15 +91,16 @@ impl Kubernetes {
 
     /// Stops both processes as an administrator would, starts them again, and returns how long the start took.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
-        self.end();
+        self.stop_processes();
         self.launch().await?;
         Ok(self.ready)
     }
 
     /// Returns the resident memory of the server and of etcd, in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<(u64, u64)> {
-        let of = |child: &Option<Child>| process::memory_of(child.as_ref().map_or(0, Child::id)).map(|(now, _)| now);
-        Ok((of(&self.server)?, of(&self.etcd)?))
+        let read_memory =
+            |child: &Option<Child>| process::memory_of(child.as_ref().map_or(0, Child::id)).map(|(now, _)| now);
+        Ok((read_memory(&self.server)?, read_memory(&self.etcd)?))
     }
 
     async fn launch(&mut self) -> anyhow::Result<()> {
@@ -152,7 +153,7 @@ impl Kubernetes {
         Ok(())
     }
 
-    fn end(&mut self) {
+    fn stop_processes(&mut self) {
         for child in [self.manager.take(), self.server.take(), self.etcd.take()]
             .into_iter()
             .flatten()
@@ -164,7 +165,7 @@ impl Kubernetes {
 
 impl Drop for Kubernetes {
     fn drop(&mut self) {
-        self.end();
+        self.stop_processes();
     }
 }
 

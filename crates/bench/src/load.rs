@@ -64,7 +64,7 @@ impl Target {
     }
 
     /// Returns the same server with this token in place of a certificate.
-    pub(crate) fn bearing(&self, token: &str) -> anyhow::Result<Self> {
+    pub(crate) fn with_token(&self, token: &str) -> anyhow::Result<Self> {
         let mut tls = rustls::ClientConfig::builder()
             .with_root_certificates(self.roots.clone())
             .with_no_client_auth();

@@ -64,8 +64,8 @@ impl Stage {
         }
         let_write_surfaces(&admin, HOSTILE).await?;
         let stage = Self {
-            hostile: target.bearing(&request_token(&admin, (HOSTILE, "hostile-gitops")).await?)?,
-            third: target.bearing(&request_token(&admin, (THIRD, "third-gitops")).await?)?,
+            hostile: target.with_token(&request_token(&admin, (HOSTILE, "hostile-gitops")).await?)?,
+            third: target.with_token(&request_token(&admin, (THIRD, "third-gitops")).await?)?,
             plane,
             repository,
             commits: AtomicUsize::new(0),
@@ -120,7 +120,7 @@ impl Stage {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.hostile
-            .bearing(&request_token(&self.admin, (namespace, WORKER)).await?)
+            .with_token(&request_token(&self.admin, (namespace, WORKER)).await?)
     }
 
     /// Returns the id of the control plane's process.

@@ -113,10 +113,10 @@ impl Generator {
         }
         let weights: Vec<(usize, &Kind)> = kinds.iter().map(|kind| (kind.weight, *kind)).collect();
         story.begin_plot(plot);
-        let chosen: Vec<&Kind> = (0..=story.random.below(2))
-            .filter_map(|_| story.random.weighted(&weights))
+        let chosen: Vec<&Kind> = (0..=story.random.draw_below(2))
+            .filter_map(|_| story.random.pick_weighted(&weights))
             .collect();
-        let length = story.steps.len() + 6 + story.random.below(10);
+        let length = story.steps.len() + 6 + story.random.draw_below(10);
         // A watch takes a second.
         let watches = story.random.chance(15);
         while story.steps.len() < length {
@@ -156,7 +156,7 @@ impl Story<'_> {
         let name = kind.name(if self.random.chance(75) { NAMES[0] } else { NAMES[1] });
         let name = name.as_str();
         let first = self.seen_step(kind, name).is_none();
-        let action = match self.random.weighted(&ACTIONS) {
+        let action = match self.random.pick_weighted(&ACTIONS) {
             // Most stories begin with the creation of an object.
             Some(action) if !first || self.random.chance(25) => action,
             _ if self.random.chance(50) => Action::Create,
@@ -259,7 +259,7 @@ impl Story<'_> {
 
     /// Chooses a few fields with values.
     fn choose_fields(&mut self, kind: &Kind, at_most: usize) -> Vec<(String, Value)> {
-        let count = self.random.below(at_most + 1);
+        let count = self.random.draw_below(at_most + 1);
         let own = self.metadata;
         (0..count)
             .filter_map(|_| {
@@ -330,7 +330,7 @@ impl Story<'_> {
             return object;
         }
         let text = object.to_string();
-        match self.random.below(3) {
+        match self.random.draw_below(3) {
             0 => json!(text.replacen('{', "{\"metadata\":{\"name\":\"one\"},", 1)),
             1 => json!(text.replacen("\"spec\":{", "\"spec\":{\"x\":1,\"x\":2,", 1)),
             _ => json!(text.replacen("\"data\":{", "\"data\":{\"a\":\"0\",", 1)),
@@ -384,7 +384,7 @@ impl Story<'_> {
     }
 
     fn status_fields(&mut self, kind: &Kind, at_most: usize) -> Vec<(String, Value)> {
-        let mut fields: Vec<(String, Value)> = (0..1 + self.random.below(at_most))
+        let mut fields: Vec<(String, Value)> = (0..1 + self.random.draw_below(at_most))
             .filter_map(|_| self.value_of(&kind.status_fields))
             .collect();
         if self.random.chance(20) {

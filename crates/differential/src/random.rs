@@ -23,26 +23,26 @@ impl Random {
     }
 
     /// Returns a number below `end`; 0 if `end` is 0.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn draw_below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or_default()
     }
 
     /// Returns true in `percent` of all cases.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
+        self.draw_below(100) < percent
     }
 
     /// Returns one of the values.
-    pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
-        let index = self.below(of.len());
-        of.get(index)
+    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        let index = self.draw_below(items.len());
+        items.get(index)
     }
 
     /// Returns one of the values, with a probability by weight.
-    pub(crate) fn weighted<T: Copy>(&mut self, of: &[(usize, T)]) -> Option<T> {
-        let mut left = self.below(of.iter().map(|(weight, _)| weight).sum());
-        for (weight, value) in of {
+    pub(crate) fn pick_weighted<T: Copy>(&mut self, choices: &[(usize, T)]) -> Option<T> {
+        let mut left = self.draw_below(choices.iter().map(|(weight, _)| weight).sum());
+        for (weight, value) in choices {
             if left < *weight {
                 return Some(*value);
             }
@@ -60,10 +60,14 @@ mod tests {
     fn a_seed_names_its_numbers() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
-            [random.below(1000), random.below(1000), random.below(1000)]
+            [
+                random.draw_below(1000),
+                random.draw_below(1000),
+                random.draw_below(1000),
+            ]
         };
         assert_eq!(numbers(7), numbers(7));
         assert_ne!(numbers(7), numbers(8));
-        assert_eq!(Random::new(1).weighted(&[(0, 'a'), (3, 'b')]), Some('b'));
+        assert_eq!(Random::new(1).pick_weighted(&[(0, 'a'), (3, 'b')]), Some('b'));
     }
 }

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_told_by_namespace() {
+    fn consequences_are_reported_by_namespace() {
         let asked = make_request(|object| {
             let held = |id: u64| json!({ "generation": id, "id": id, "name": "n", "fingerprint": "f", "begunAt": "2026-05-01T00:00:00Z" });
             object["status"] = json!({ "credentials": [

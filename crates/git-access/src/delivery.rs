@@ -55,7 +55,7 @@ pub enum Form {
 impl Form {
     /// Returns the form for a role of a kind of credentials.
     #[must_use]
-    pub fn of(kind: CredentialKind, role: Role) -> Self {
+    pub fn for_role(kind: CredentialKind, role: Role) -> Self {
         match (kind, role) {
             (CredentialKind::DeployKey, _) => Self::Ssh,
             (_, Role::ReadRepository) => Self::Basic,
@@ -586,7 +586,7 @@ mod tests {
         let request = make_request();
         assert_eq!(read_role(&request.spec), Some(Role::ReadRegistry));
         assert_eq!(
-            Form::of(CredentialKind::DeployToken, Role::ReadRegistry).secret_type(),
+            Form::for_role(CredentialKind::DeployToken, Role::ReadRegistry).secret_type(),
             DOCKER_CONFIG
         );
     }

@@ -101,7 +101,7 @@ mod tests {
     use super::super::rotation::conditions::{EXPIRING, VERIFIED, make_conditions};
     use super::*;
 
-    fn at(text: &str) -> Timestamp {
+    fn parse_time(text: &str) -> Timestamp {
         text.parse().unwrap()
     }
 
@@ -119,8 +119,8 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_is_missing_old_or_unreadable_is_told() {
-        let now = at("2026-06-01T12:00:00Z");
+    fn a_missing_old_or_unreadable_secret_is_reported() {
+        let now = parse_time("2026-06-01T12:00:00Z");
         let rotate: Period = "90d".parse().unwrap();
         let plan_reasons = |seen: &ManualSecretState, wanted: &WantedState| {
             let planned = plan("team-a", seen, wanted, rotate, now);
@@ -142,15 +142,15 @@ mod tests {
             plan_reasons(&ManualSecretState::Unknown("forbidden".to_owned()), wanted).0,
             "Ready SecretUnreadable"
         );
-        let young = ManualSecretState::Since(at("2026-03-03T12:30:00Z"));
+        let young = ManualSecretState::Since(parse_time("2026-03-03T12:30:00Z"));
         let (reasons, planned) = plan_reasons(&young, wanted);
         assert_eq!(
             (reasons.as_str(), planned.again),
-            ("Ready WrittenByHand", at("2026-06-01T12:30:00Z"))
+            ("Ready WrittenByHand", parse_time("2026-06-01T12:30:00Z"))
         );
-        let (reasons, planned) = plan_reasons(&ManualSecretState::Since(at("2026-03-01T12:00:00Z")), wanted);
+        let (reasons, planned) = plan_reasons(&ManualSecretState::Since(parse_time("2026-03-01T12:00:00Z")), wanted);
         assert_eq!(reasons, format!("Ready WrittenByHand, {EXPIRING} TooOld"));
-        assert!(planned.again == at("2026-06-01T13:00:00Z"));
+        assert!(planned.again == parse_time("2026-06-01T13:00:00Z"));
         assert_eq!(
             plan_reasons(&young, &WantedState::HeldBack("suspended".to_owned())).0,
             "Ready HeldBack"
@@ -164,14 +164,14 @@ mod tests {
 
     #[test]
     fn an_age_is_of_the_data_and_what_says_none_is_old() {
-        let now = at("2026-06-01T12:00:00Z");
+        let now = parse_time("2026-06-01T12:00:00Z");
         let secret = json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [
             { "manager": "kubectl", "operation": "Update", "time": "2026-05-01T00:00:00Z", "fieldsV1": { "f:data": { "f:password": {} } } },
             { "manager": "somebody", "operation": "Update", "time": "2026-05-31T00:00:00Z", "fieldsV1": { "f:metadata": {} } },
             { "manager": "liar", "operation": "Update", "time": "2036-05-31T00:00:00Z", "fieldsV1": { "f:data": {} } }] } });
         assert_eq!(
             read_age(&secret, now),
-            ManualSecretState::Since(at("2026-05-01T00:00:00Z"))
+            ManualSecretState::Since(parse_time("2026-05-01T00:00:00Z"))
         );
         assert_eq!(read_age(&json!({}), now), ManualSecretState::Since(Timestamp::MIN));
     }

@@ -222,7 +222,7 @@ pub(super) mod tests {
         naming
     }
 
-    fn take(object: &mut Value, request: &str) -> bool {
+    fn remove(object: &mut Value, request: &str) -> bool {
         let change = remove_pull_secret(&read_account("runner", Some(object)), request, SECRET);
         if let Some(change) = &change {
             merge(object, &change.patch);
@@ -235,7 +235,7 @@ pub(super) mod tests {
         let mut object = json!({ "metadata": { "uid": "a-1", "resourceVersion": "7" },
             "imagePullSecrets": [{ "name": "of-somebody" }] });
         let before = object.clone();
-        assert!(!take(&mut object, REQUEST));
+        assert!(!remove(&mut object, REQUEST));
         let PullSecretAction::Change(change) = add(&mut object, REQUEST) else {
             panic!()
         };
@@ -247,35 +247,35 @@ pub(super) mod tests {
         object["imagePullSecrets"] = json!([]);
         assert!(matches!(add(&mut object, REQUEST), PullSecretAction::Change(_)));
         object["imagePullSecrets"] = json!([{ "name": SECRET }, { "name": "of-somebody" }]);
-        assert!(take(&mut object, REQUEST));
+        assert!(remove(&mut object, REQUEST));
         assert_eq!(list_pull_secrets(&object), ["of-somebody"]);
-        assert!(!take(&mut object, REQUEST));
+        assert!(!remove(&mut object, REQUEST));
         object["metadata"].as_object_mut().unwrap().remove("annotations");
         assert_eq!(object, before);
         // If Tenure's entry was the only one, the list is removed.
         object.as_object_mut().unwrap().remove("imagePullSecrets");
         let _added = add(&mut object, REQUEST);
-        assert!(take(&mut object, REQUEST) && object.get("imagePullSecrets").is_none());
+        assert!(remove(&mut object, REQUEST) && object.get("imagePullSecrets").is_none());
     }
 
     #[test]
     fn what_somebody_else_put_there_stays() {
         let mut object = json!({ "imagePullSecrets": [{ "name": SECRET }] });
         assert_eq!(add(&mut object, REQUEST), PullSecretAction::Done);
-        assert!(!take(&mut object, REQUEST));
+        assert!(!remove(&mut object, REQUEST));
         // The control: two requests share an entry, and the entry is removed with the last one.
         let mut object = json!({});
         let _first = add(&mut object, "work-42-first");
         assert!(matches!(add(&mut object, REQUEST), PullSecretAction::Change(_)));
         assert_eq!(list_pull_secrets(&object), [SECRET]);
-        assert!(take(&mut object, "work-42-first"));
+        assert!(remove(&mut object, "work-42-first"));
         assert_eq!(list_pull_secrets(&object), [SECRET]);
-        assert!(take(&mut object, REQUEST) && list_pull_secrets(&object).is_empty());
+        assert!(remove(&mut object, REQUEST) && list_pull_secrets(&object).is_empty());
         // A forged mark that names another Secret removes nothing.
         let mark = format!("{PULL_PREFIX}{REQUEST}");
         let mut object = json!({ "metadata": { "annotations": { mark.clone(): "of-somebody" } },
             "imagePullSecrets": [{ "name": "of-somebody" }, { "name": SECRET }] });
-        assert!(take(&mut object, REQUEST));
+        assert!(remove(&mut object, REQUEST));
         assert_eq!(list_pull_secrets(&object), ["of-somebody", SECRET]);
     }
 

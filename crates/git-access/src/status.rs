@@ -27,7 +27,7 @@ pub const AUTHORISER_WORKS: &str = "AuthoriserWorks";
 /// Condition of an AccessProvider: whether the host listed the credentials of all delivered targets. Unrecorded credentials are revoked.
 pub const SWEPT: &str = "Swept";
 /// The maximum of targets in a message.
-const TOLD: usize = 5;
+const MOST_LISTED: usize = 5;
 /// The maximum of receivers in a status.
 const MOST_RECEIVERS: usize = 100;
 /// The maximum length of a cause in a history.
@@ -58,9 +58,12 @@ pub fn make_sweep_condition(unlisted: &[(&str, &str)], now: Timestamp) -> Condit
         let message = "all delivered credentials could be listed at the host".to_owned();
         return make_condition(SWEPT, ConditionStatus::True, ("Listed", message), now);
     }
-    let lines = unlisted.iter().take(TOLD).map(|(path, why)| format!("{path}: {why}"));
+    let lines = unlisted
+        .iter()
+        .take(MOST_LISTED)
+        .map(|(path, why)| format!("{path}: {why}"));
     let listed = lines.collect::<Vec<_>>().join("; ");
-    let more = match unlisted.len().saturating_sub(TOLD) {
+    let more = match unlisted.len().saturating_sub(MOST_LISTED) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
@@ -283,7 +286,7 @@ mod tests {
 
     use super::*;
 
-    fn at(second: i64) -> Timestamp {
+    fn make_time(second: i64) -> Timestamp {
         Timestamp::from_second(1_790_000_000 + second).unwrap()
     }
 
@@ -307,40 +310,43 @@ mod tests {
             },
         );
         let pending = Verdict::Pending(vec!["FluxAccessGrant one: it ended".to_owned()]);
-        let first = conclude_request(&request, &pending, &[], at(0));
+        let first = conclude_request(&request, &pending, &[], make_time(0));
         assert!(
             first[0].message.contains("verb approve on fluxaccesstargets work-0"),
             "{first:?}"
         );
-        let again = replace_conditions(&first, conclude_request(&request, &pending, &[], at(60)));
+        let again = replace_conditions(&first, conclude_request(&request, &pending, &[], make_time(60)));
         assert_eq!(again, first);
         let denied = replace_conditions(
             &first,
-            conclude_request(&request, &Verdict::Denied(make_answer("one")), &[], at(60)),
+            conclude_request(&request, &Verdict::Denied(make_answer("one")), &[], make_time(60)),
         );
         assert_eq!(
             (denied[1].reason.as_str(), denied[1].last_transition_time.0),
-            ("Denied", at(60))
+            ("Denied", make_time(60))
         );
 
         let grant = |name: &str| FluxAccessGrant::new(name, FluxAccessGrantSpec::default());
         let judge =
-            |name: &str, verdict: &Verdict| make_grant_condition(&grant(name), Some((&request, verdict)), at(0));
+            |name: &str, verdict: &Verdict| make_grant_condition(&grant(name), Some((&request, verdict)), make_time(0));
         assert_eq!(judge("one", &pending).message, "it ended");
         assert_eq!(
             judge("one", &Verdict::Denied(make_answer("one"))).status,
             ConditionStatus::True
         );
         assert_eq!(judge("two", &Verdict::Denied(make_answer("one"))).reason, "NotActedOn");
-        assert_eq!(make_grant_condition(&grant("one"), None, at(0)).reason, "NoRequest");
+        assert_eq!(
+            make_grant_condition(&grant("one"), None, make_time(0)).reason,
+            "NoRequest"
+        );
     }
 
     #[test]
     fn what_could_not_be_listed_is_named() {
-        assert_eq!(make_sweep_condition(&[], at(0)).status, ConditionStatus::True);
+        assert_eq!(make_sweep_condition(&[], make_time(0)).status, ConditionStatus::True);
         let paths: Vec<String> = (0..7).map(|number| format!("group-1/{number}")).collect();
         let unlisted: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "HTTP 403")).collect();
-        let condition = make_sweep_condition(&unlisted, at(0));
+        let condition = make_sweep_condition(&unlisted, make_time(0));
         assert_eq!(
             (condition.status, condition.reason.as_str()),
             (ConditionStatus::False, "NotListed")
@@ -375,9 +381,14 @@ mod tests {
             cause: "x".repeat(10_000),
         };
         for _ in 0..30 {
-            record_history(&mut status, "team-a", std::slice::from_ref(&happened), at(0));
+            record_history(&mut status, "team-a", std::slice::from_ref(&happened), make_time(0));
         }
-        record_verdict(&mut status, &Verdict::Denied(make_answer("one")), "Denied", at(1));
+        record_verdict(
+            &mut status,
+            &Verdict::Denied(make_answer("one")),
+            "Denied",
+            make_time(1),
+        );
         assert_eq!(status.history.len(), LONGEST_HISTORY);
         assert!(status.history.iter().all(|entry| entry.cause.len() <= LONGEST_CAUSE));
         assert_eq!(status.history.last().map(|entry| entry.actor.as_str()), Some("alice"));

@@ -126,7 +126,7 @@ impl DescribedState {
 
     /// Describes an object from the answer to its read.
     #[must_use]
-    pub fn of(live: &Live) -> Self {
+    pub fn describe(live: &Live) -> Self {
         match live {
             Live::Absent => Self::new(State::Absent, "not found"),
             Live::Unserved => Self::new(State::Unserved, "the cluster does not serve its kind"),
@@ -276,7 +276,7 @@ mod tests {
     use tenure_planner::refusal::Failure;
 
     #[test]
-    fn a_state_says_what_a_reconciler_said() {
+    fn a_state_repeats_the_reconcilers_report() {
         let kustomization = |conditions: Value| {
             json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
                 "metadata": {"name": "a", "generation": 1}, "status": {"observedGeneration": 1, "conditions": conditions}})
@@ -305,7 +305,7 @@ mod tests {
             (json!([]), State::Unknown, "no controller has reconciled it yet"),
         ] {
             let object = kustomization(conditions);
-            let described = DescribedState::of(&Live::Present(Object(object.clone())));
+            let described = DescribedState::describe(&Live::Present(Object(object.clone())));
             assert_eq!(
                 (described.state, described.message.as_str()),
                 (state, message),
@@ -319,7 +319,7 @@ mod tests {
             let mut object = kustomization(conditions);
             object["metadata"]["generation"] = json!(2);
             object["status"]["observedGeneration"] = json!(observed);
-            let described = DescribedState::of(&Live::Present(Object(object)));
+            let described = DescribedState::describe(&Live::Present(Object(object)));
             (described.state, described.message)
         };
         assert_eq!(failed_at(2, -1), (State::Failed, "m".to_owned()));
@@ -329,7 +329,7 @@ mod tests {
         let foreign = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "a"},
             "status": {"conditions": [ready("False", "Waiting")]}});
         assert_eq!(
-            DescribedState::of(&Live::Present(Object(foreign))).state,
+            DescribedState::describe(&Live::Present(Object(foreign))).state,
             State::InProgress
         );
         let forbidden = Failure {
@@ -338,9 +338,12 @@ mod tests {
             message: "no".to_owned(),
             ..Failure::default()
         };
-        assert_eq!(DescribedState::of(&Live::Failed(forbidden)).state, State::Forbidden);
         assert_eq!(
-            DescribedState::of(&Live::Failed(Failure::default())).state,
+            DescribedState::describe(&Live::Failed(forbidden)).state,
+            State::Forbidden
+        );
+        assert_eq!(
+            DescribedState::describe(&Live::Failed(Failure::default())).state,
             State::Unknown
         );
     }

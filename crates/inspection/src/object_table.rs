@@ -197,7 +197,7 @@ pub struct ObjectTable {
 impl ObjectTable {
     /// Selects the columns from the definitions in an answer of the API server.
     #[must_use]
-    pub fn of(answer: &Value, selection: &Selection<'_>) -> Self {
+    pub fn select_columns(answer: &Value, selection: &Selection<'_>) -> Self {
         let known = find_kind(selection.group, selection.kind);
         // Of these kinds, the column Status is the message of the condition Ready.
         let has_message = GROUPS.iter().any(|group| selection.group.ends_with(group));
@@ -366,7 +366,7 @@ mod tests {
     use serde_json::json;
 
     fn lay_out(answer: &Value, selection: &Selection<'_>) -> Vec<Vec<String>> {
-        let table = ObjectTable::of(answer, selection);
+        let table = ObjectTable::select_columns(answer, selection);
         let now = "2026-01-04T00:00:00Z".parse().expect("a time");
         let mut lines = vec![table.headers.clone()];
         let rows = table.rows(answer, now).into_iter();

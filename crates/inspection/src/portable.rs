@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_its_author_said_is_left() {
+    fn only_fields_of_the_author_are_left() {
         let object = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
             "metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "generation": 3,
                 "creationTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["finalizers.fluxcd.io"], "managedFields": [{"manager": "x"}],

@@ -95,7 +95,7 @@ enum Claim {
         remark: Option<String>,
     },
     Refuted(String),
-    Untold(String),
+    Unknown(String),
 }
 
 /// Traces the origin of an object, or returns what has to be looked at first.
@@ -133,7 +133,7 @@ pub fn trace_origin(start: &ObjectId, found: &Findings) -> Result<Trace, Missing
                     is_refuted = true;
                     trace.doubts.push(doubt);
                 }
-                Claim::Untold(doubt) => {
+                Claim::Unknown(doubt) => {
                     is_unknown = true;
                     trace.doubts.push(doubt);
                 }
@@ -249,7 +249,7 @@ impl Findings {
         Ok(Link {
             role,
             object: id.subject(),
-            object_state: DescribedState::of(live),
+            object_state: DescribedState::describe(live),
             details,
         })
     }
@@ -313,7 +313,7 @@ fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Cla
             )));
         }
         Live::Failed(failure) => {
-            return Ok(Claim::Untold(format!(
+            return Ok(Claim::Unknown(format!(
                 "{says}, which can't be read: {}",
                 failure.message
             )));
@@ -384,7 +384,7 @@ fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<C
     let claim = match found.find_object(&named)? {
         Live::Absent => Claim::Refuted(format!("{says}, which does not exist")),
         Live::Unserved => Claim::Refuted(format!("{says}, whose kind the cluster does not serve")),
-        Live::Failed(failure) => Claim::Untold(format!("{says}, which can't be read: {}", failure.message)),
+        Live::Failed(failure) => Claim::Unknown(format!("{says}, which can't be read: {}", failure.message)),
         Live::Present(owner) => {
             let uid = reference.read_text("/uid");
             if uid.is_empty() || owner.view().read_text("/metadata/uid") != uid {
@@ -406,7 +406,7 @@ fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<C
 /// Checks whether a Surface generates the object that claims so.
 fn check_generated(id: &ObjectId, surface: ObjectId, object: &Value, says: &str) -> Claim {
     let Ok(whole) = serde_json::from_value::<Surface>(object.clone()) else {
-        return Claim::Untold(format!("{says}, which can't be read"));
+        return Claim::Unknown(format!("{says}, which can't be read"));
     };
     let is_named = whole.spec.sources.iter().any(|source| match id.kind.as_str() {
         "GitRepository" => name_repository(&surface.name, &source.name) == id.name,

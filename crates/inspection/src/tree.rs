@@ -155,7 +155,7 @@ pub fn build_tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<
             placed.push(new);
         }
         if let Some(current) = placed.get_mut(index) {
-            current.node.object_state = DescribedState::of(live);
+            current.node.object_state = DescribedState::describe(live);
             current.node.notes = notes;
             current.node.more = more;
         }

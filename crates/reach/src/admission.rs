@@ -244,7 +244,7 @@ impl Admission {
             if !matches_write(&webhook.matcher, write, namespace) {
                 continue;
             }
-            let activation = Activation::of(&inputs, None);
+            let activation = Activation::new(&inputs, None);
             let is_skipped = webhook
                 .conditions
                 .iter()
@@ -267,7 +267,7 @@ impl Admission {
 impl Policy {
     /// Checks whether the policy admits a request. Returns none if that can't be computed.
     fn is_admitted(&self, inputs: &Inputs<'_>) -> Option<bool> {
-        let activation = Activation::of(inputs, Some(&self.variables));
+        let activation = Activation::new(inputs, Some(&self.variables));
         let mut is_unknown = false;
         for condition in &self.conditions {
             match activation.evaluate(condition) {
@@ -447,7 +447,7 @@ struct Activation<'a> {
 }
 
 impl<'a> Activation<'a> {
-    fn of(inputs: &'a Inputs<'a>, variables: Option<&'a BTreeMap<String, Result<Program, String>>>) -> Self {
+    fn new(inputs: &'a Inputs<'a>, variables: Option<&'a BTreeMap<String, Result<Program, String>>>) -> Self {
         Self {
             inputs,
             variables,

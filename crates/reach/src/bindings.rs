@@ -38,7 +38,7 @@ pub(crate) struct Combining<'c> {
 }
 
 impl<'c> Combining<'c> {
-    fn of<'b: 'c>(cluster: &'c Cluster, bindings: impl Iterator<Item = &'b Binding>) -> Self {
+    fn combine<'b: 'c>(cluster: &'c Cluster, bindings: impl Iterator<Item = &'b Binding>) -> Self {
         let mut combining = Self::default();
         for binding in bindings {
             let Some(role) = cluster.roles.get(binding.role).filter(|role| role.combines_rights) else {
@@ -93,7 +93,7 @@ impl<'c> Search<'c> {
         shared: &[String],
     ) {
         let cluster = self.cluster;
-        let own: Combining<'_> = Combining::of(cluster, own.iter().copied());
+        let own: Combining<'_> = Combining::combine(cluster, own.iter().copied());
         let of_groups = self.combine_groups(shared);
         let evaluations = self.evaluations;
         let is_first = !self.combined_groups.contains(shared);
@@ -127,7 +127,7 @@ impl<'c> Search<'c> {
             .filter_map(|group| cluster.bindings.get(&group))
             .flatten()
             .collect();
-        let combining = Rc::new(Combining::of(cluster, bindings.into_iter()));
+        let combining = Rc::new(Combining::combine(cluster, bindings.into_iter()));
         self.group_rights.insert(shared.to_vec(), Rc::clone(&combining));
         combining
     }

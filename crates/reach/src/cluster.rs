@@ -104,7 +104,7 @@ impl Cluster {
     #[must_use]
     pub fn read(objects: &[Value], coverage: &Coverage) -> Self {
         let by_kind = index_kinds(objects);
-        let of = |group: &'static str, kind: &'static str| {
+        let select_kind = |group: &'static str, kind: &'static str| {
             by_kind.get(&(group, kind)).map(Vec::as_slice).unwrap_or_default()
         };
         let mut cluster = Self {
@@ -123,31 +123,31 @@ impl Cluster {
             providers: Vec::new(),
             targets: Vec::new(),
             custom_groups: Vec::new(),
-            nodes: read_nodes(of("", "Node"), coverage),
+            nodes: read_nodes(select_kind("", "Node"), coverage),
             admission: Admission::read(
-                of(ADMISSION, "ValidatingAdmissionPolicy"),
-                of(ADMISSION, "ValidatingAdmissionPolicyBinding"),
-                of(ADMISSION, "ValidatingWebhookConfiguration"),
+                select_kind(ADMISSION, "ValidatingAdmissionPolicy"),
+                select_kind(ADMISSION, "ValidatingAdmissionPolicyBinding"),
+                select_kind(ADMISSION, "ValidatingWebhookConfiguration"),
             )
             .with_guard(coverage.guard.as_deref()),
             unknown: coverage.unread.clone(),
         };
-        cluster.read_roles(of(RBAC, "ClusterRole"), of(RBAC, "Role"));
-        for namespace in of("", "Namespace") {
+        cluster.read_roles(select_kind(RBAC, "ClusterRole"), select_kind(RBAC, "Role"));
+        for namespace in select_kind("", "Namespace") {
             let name = read_text(namespace, "/metadata/name");
             cluster.namespaces.insert(name.to_owned(), keep_metadata(namespace));
             cluster.add_account(name, "default");
         }
-        for account in of("", "ServiceAccount") {
+        for account in select_kind("", "ServiceAccount") {
             let namespace = read_text(account, "/metadata/namespace");
             cluster.add_account(namespace, read_text(account, "/metadata/name"));
         }
-        cluster.read_tenants(of(TENANT_GROUP, "Tenant"));
-        cluster.read_bindings(of(RBAC, "ClusterRoleBinding"), Scope::Cluster);
-        cluster.read_bindings(of(RBAC, "RoleBinding"), Scope::EveryNamespace);
-        cluster.read_secrets(of("", "Secret"));
+        cluster.read_tenants(select_kind(TENANT_GROUP, "Tenant"));
+        cluster.read_bindings(select_kind(RBAC, "ClusterRoleBinding"), Scope::Cluster);
+        cluster.read_bindings(select_kind(RBAC, "RoleBinding"), Scope::EveryNamespace);
+        cluster.read_secrets(select_kind("", "Secret"));
         cluster.read_runners(&by_kind);
-        for provider in of("tenure.dev", "AccessProvider") {
+        for provider in select_kind("tenure.dev", "AccessProvider") {
             let writer = read_text(provider, "/spec/writerServiceAccountName");
             cluster.providers.push(Provider {
                 name: read_text(provider, "/metadata/name").to_owned(),
@@ -157,10 +157,10 @@ impl Cluster {
                 writer: if writer.is_empty() { SECRET_WRITER } else { writer }.to_owned(),
             });
         }
-        for target in of("tenure.dev", "FluxAccessTarget") {
+        for target in select_kind("tenure.dev", "FluxAccessTarget") {
             cluster.targets.push(read_text(target, "/metadata/name").to_owned());
         }
-        let custom = of("apiextensions.k8s.io", "CustomResourceDefinition");
+        let custom = select_kind("apiextensions.k8s.io", "CustomResourceDefinition");
         let groups = custom
             .iter()
             .filter_map(|kind| read_text(kind, "/metadata/name").split_once('.'));

@@ -176,7 +176,7 @@ impl Search<'_> {
             let groups = self.list_groups(identity);
             let may_bind = match &creation {
                 None => {
-                    let may = |verb: &str, resource: &str, name: &str| {
+                    let has_right = |verb: &str, resource: &str, name: &str| {
                         let asked = RequestedRight {
                             verb,
                             group: RBAC,
@@ -185,8 +185,8 @@ impl Search<'_> {
                         };
                         cluster.is_allowed(identity, &groups, &Scope::of_namespace(namespace), &asked)
                     };
-                    let writes = may("create", "rolebindings", "");
-                    let binds = may("bind", "clusterroles", SECRET_WRITER);
+                    let writes = has_right("create", "rolebindings", "");
+                    let binds = has_right("bind", "clusterroles", SECRET_WRITER);
                     writes && (binds || cluster.holds_role(bindings, namespace, role))
                 }
                 // In a new namespace an owner gets the same role as in the tenant's other namespaces: Kubernetes'

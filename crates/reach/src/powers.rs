@@ -194,7 +194,7 @@ pub(crate) fn list_powers(rules: &[Rule]) -> Vec<Granted> {
                 Some(known) => known.names.add(rule),
                 None => granted.push(Granted {
                     power,
-                    names: Names::of(rule),
+                    names: Names::read(rule),
                     right: right(),
                 }),
             };

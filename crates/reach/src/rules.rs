@@ -111,7 +111,7 @@ pub(crate) enum Names {
 }
 
 impl Names {
-    pub(crate) fn of(rule: &Rule) -> Self {
+    pub(crate) fn read(rule: &Rule) -> Self {
         if rule.resource_names.is_empty() {
             Self::All
         } else {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_a_network_is_told_of_its_loopback() {
+    fn a_machine_without_a_network_advertises_its_loopback() {
         let loopback = ["127.0.0.1".parse().unwrap(), "::1".parse().unwrap()];
         for (bound, host) in [("0.0.0.0", "127.0.0.1"), ("::", "::1")] {
             let found = choose_advertised(bound.parse().unwrap(), None, &loopback);

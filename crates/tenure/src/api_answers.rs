@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_is_read_as_it_was_said() {
+    fn a_warning_is_read_unchanged() {
         assert_eq!(read_warning(r#"299 - "a \"b\" c""#).as_deref(), Some(r#"a "b" c"#));
         assert_eq!(read_warning("299 - nothing"), None);
     }

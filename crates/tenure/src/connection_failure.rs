@@ -98,16 +98,16 @@ fn describe_validity(pem: &[u8], now: Timestamp) -> Option<String> {
     let (_, pem) = x509_parser::pem::parse_x509_pem(pem).ok()?;
     let certificate = pem.parse_x509().ok()?;
     let validity = certificate.validity();
-    let at = |seconds: i64| Timestamp::from_second(seconds).map(|time| time.to_string());
+    let write_time = |seconds: i64| Timestamp::from_second(seconds).map(|time| time.to_string());
     let (begin, end) = (validity.not_before.timestamp(), validity.not_after.timestamp());
     match now.as_second() {
         now if now > end => Some(format!(
             "the client certificate in the kubeconfig expired on {}",
-            at(end).ok()?
+            write_time(end).ok()?
         )),
         now if now < begin => Some(format!(
             "the client certificate in the kubeconfig is not valid before {}: compare the clock of this machine",
-            at(begin).ok()?
+            write_time(begin).ok()?
         )),
         _ => None,
     }

@@ -28,7 +28,11 @@ pub(crate) struct InspectionClient {
 
 impl InspectionClient {
     /// Connects, and resolves the object on the command line.
-    pub(crate) async fn begin(words: &[String], connect: &Connect, scope: &Scope) -> Result<(Self, ObjectId), Failure> {
+    pub(crate) async fn connect(
+        words: &[String],
+        connect: &Connect,
+        scope: &Scope,
+    ) -> Result<(Self, ObjectId), Failure> {
         let (kind, name) = targets::Asked::read_one(words)?;
         let client = connect.client().await?;
         let discovery = resources::discover_resources(&client).await?;
@@ -56,7 +60,7 @@ impl InspectionClient {
             discovery,
             found: Findings::default(),
         };
-        lookout.look(vec![id.clone()]).await;
+        lookout.read_objects(vec![id.clone()]).await;
         match lookout.found.objects.get(&id) {
             Some(Live::Absent | Live::Unserved) => {
                 let failure = Failure::negative(format!("{} does not exist", id.subject()));
@@ -69,7 +73,7 @@ impl InspectionClient {
     }
 
     /// Reads objects, several at a time.
-    pub(crate) async fn look(&mut self, ids: Vec<ObjectId>) {
+    pub(crate) async fn read_objects(&mut self, ids: Vec<ObjectId>) {
         let (client, discovery) = (&self.client, &self.discovery);
         let looks = ids.into_iter().map(|id| async move {
             let live = read_live(client, discovery, &id).await;
@@ -82,7 +86,7 @@ impl InspectionClient {
     /// Answers one question.
     pub(crate) async fn find(&mut self, sought: MissingFacts) {
         match sought {
-            MissingFacts::Object(id) => self.look(vec![id]).await,
+            MissingFacts::Object(id) => self.read_objects(vec![id]).await,
             MissingFacts::Placement(neighbours) => {
                 let RelatedNamespaces { namespace, other } = &neighbours;
                 let other = Some(other.as_str()).filter(|other| !other.is_empty());

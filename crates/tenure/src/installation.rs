@@ -143,11 +143,11 @@ pub(crate) fn is_labelled_ours(object: &Value) -> bool {
 pub(crate) async fn apply_in_order(
     installation: &Installation,
     objects: &[Value],
-    tell: impl Fn(String),
+    report_applied: impl Fn(String),
 ) -> Result<(), Failure> {
     for object in objects {
         apply_one(installation, object).await?;
-        tell(name_object(object));
+        report_applied(name_object(object));
     }
     Ok(())
 }

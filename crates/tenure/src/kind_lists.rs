@@ -27,7 +27,7 @@ pub(crate) const RECONCILED: [(&str, &str); 7] = [
 ];
 
 /// The kinds that can be suspended and have nothing to reconcile, because they react to events.
-pub(crate) const STANDING: [(&str, &str); 2] = [
+pub(crate) const EVENT_DRIVEN: [(&str, &str); 2] = [
     ("notification.toolkit.fluxcd.io", "Alert"),
     ("notification.toolkit.fluxcd.io", "Provider"),
 ];

@@ -88,13 +88,13 @@ impl Flags {
     /// Reads the flags; `None` if lanes have no Pods.
     pub(crate) fn read_settings(&self, is_wanted: bool) -> Result<Option<LanePodSettings>, Failure> {
         if !is_wanted {
-            let said = [
+            let given_flags = [
                 ("--lane-address", self.lane_address.is_some()),
                 ("--lane-url", self.lane_url.is_some()),
                 ("--lane-image", self.lane_image.is_some()),
                 ("--lane-priority-class", self.lane_priority_class.is_some()),
             ];
-            return match said.iter().find(|(_, said)| *said) {
+            return match given_flags.iter().find(|(_, is_given)| *is_given) {
                 Some((flag, _)) => Err(Failure::usage(format!("{flag}: lanes have no Pods of their own"))
                     .hint("--lanes deployment gives each one")),
                 None => Ok(None),
@@ -200,7 +200,7 @@ fn describe_certificate(hub: &str) -> CertificatePlace {
 /// Writes the authority to the place where Pods read it, after each change and at intervals.
 async fn publish_address(client: &Client, trust: &CertificateKeeper) {
     let mut bundle = trust.bundle();
-    let mut said = String::new();
+    let mut last_problem = String::new();
     loop {
         let text = bundle.borrow_and_update().clone();
         let mut pause = AGAIN;
@@ -217,18 +217,18 @@ async fn publish_address(client: &Client, trust: &CertificateKeeper) {
             };
             match client.apply(&object, &options).await {
                 Ok(_) => {
-                    said.clear();
+                    last_problem.clear();
                     trust.record_published_bundle(text);
                 }
                 Err(error) => {
                     pause = SOON;
                     let problem = error.to_string();
-                    if said != problem {
+                    if last_problem != problem {
                         tracing::warn!(
                             problem,
                             "lanes get no certificate authority: ConfigMap {LANE_AUTHORITY} can't be written"
                         );
-                        said = problem;
+                        last_problem = problem;
                     }
                 }
             }

@@ -119,8 +119,8 @@ async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: 
     if status == http::StatusCode::NOT_FOUND {
         return Err(Refusal::Absent);
     }
-    let said = serde_json::from_slice::<Value>(&body).unwrap_or_default();
-    let message = match ObjectView::of(&said).read_text("/message") {
+    let answer = serde_json::from_slice::<Value>(&body).unwrap_or_default();
+    let message = match ObjectView::of(&answer).read_text("/message") {
         "" => format!("the API server answered {status}"),
         message => message.to_owned(),
     };

@@ -33,7 +33,7 @@ impl Progress {
     }
 
     /// Prints an action that begins.
-    pub(crate) fn begin(&self, action: impl AsRef<str>) {
+    pub(crate) fn print_action(&self, action: impl AsRef<str>) {
         self.print("►", action.as_ref());
     }
 

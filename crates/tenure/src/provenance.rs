@@ -37,7 +37,7 @@ struct Applied {
 
 impl Provenance {
     /// Finds the origin of an object. Unknown parts are noted in the summary and are no error, since the owner of a field is known without them.
-    pub(crate) async fn of(client: &kube::Client, object: &Value, artifacts: &ArtifactAccess) -> Self {
+    pub(crate) async fn find(client: &kube::Client, object: &Value, artifacts: &ArtifactAccess) -> Self {
         let view = ObjectView::of(object);
         let (Some(name), Some(namespace)) = (view.find_label(OWNER_NAME), view.find_label(OWNER_NAMESPACE)) else {
             return Self {

@@ -59,7 +59,7 @@ impl Repositories {
             repositories.names.push(name.clone());
             let (hooks, url) = (hooks.clone(), server.http_url(&name));
             let following = tokio::spawn(async move {
-                let mut said = None;
+                let mut last_problem = None;
                 loop {
                     tokio::time::sleep(LOOKED_AT).await;
                     let updated = mirror.update().await;
@@ -68,14 +68,17 @@ impl Repositories {
                     }
                     let problem = updated.err().map(|error| write_chain(&error));
                     // Each problem is logged once, since it occurs every second until it is fixed.
-                    if let Some(problem) = problem.as_ref().filter(|problem| said.as_ref() != Some(*problem)) {
+                    if let Some(problem) = problem
+                        .as_ref()
+                        .filter(|problem| last_problem.as_ref() != Some(*problem))
+                    {
                         tracing::warn!(
                             repository = name,
                             problem,
                             "the folder can't be watched; the last content that was read is served"
                         );
                     }
-                    said = problem;
+                    last_problem = problem;
                 }
             });
             repositories._following.push(AbortOnDropHandle::new(following));

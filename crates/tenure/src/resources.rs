@@ -46,7 +46,7 @@ impl From<&Named> for Resource {
 impl Resource {
     /// Returns a namespaced resource of a kind, in version v1.
     #[cfg(test)]
-    pub(crate) fn named(group: &str, plural: &str, kind: &str) -> Self {
+    pub(crate) fn from_names(group: &str, plural: &str, kind: &str) -> Self {
         Self {
             group: group.into(),
             version: "v1".into(),
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     fn resource(group: &str, plural: &str, kind: &str, short: &str) -> Resource {
-        let mut resource = Resource::named(group, plural, kind);
+        let mut resource = Resource::from_names(group, plural, kind);
         resource.aliases.push(short.into());
         resource
     }

@@ -35,7 +35,7 @@ const KEYS: [&str; 9] = [
     "headers",
 ];
 /// The log filter: everything from Tenure, and messages of other crates except those about single bytes.
-pub const HEARD: &str = "tenure=trace,kube=debug,info";
+pub const LOG_FILTER: &str = "tenure=trace,kube=debug,info";
 /// Most bytes of a file that are searched.
 const LONGEST_FILE: u64 = 64 << 20;
 /// Aggregated discovery, as `tenure_cluster` asks for it.
@@ -128,7 +128,7 @@ impl Canary {
     /// # Errors
     /// [`AdminError`]; also if the log of this process can't be captured.
     pub async fn plant(admin: &Admin, namespaces: &[&str]) -> anyhow::Result<Self> {
-        let filter = EnvFilter::try_new(HEARD)?;
+        let filter = EnvFilter::try_new(LOG_FILTER)?;
         let _already_listens = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)
@@ -183,14 +183,14 @@ impl Canary {
     fn check_log_is_searched(&self) -> anyhow::Result<()> {
         let word = make_word();
         LOG_SEARCH.lock().forms.push(word.clone());
-        tracing::debug!(target: "tenure_testkit", word, "is this heard?");
+        tracing::debug!(target: "tenure_testkit", word, "does the search find this line?");
         let mut log_search = LOG_SEARCH.lock();
         log_search.forms.retain(|form| *form != word);
         let before = log_search.found_forms.len();
         log_search.found_forms.retain(|(form, _)| *form != word);
         anyhow::ensure!(
             log_search.found_forms.len() < before,
-            "the log of this process is not heard: another subscriber has it"
+            "the log of this process is not searched: another subscriber has it"
         );
         Ok(())
     }

@@ -11,13 +11,13 @@ impl Chance {
         let mut chance = Self(seed ^ 0x9e37_79b9_7f4a_7c15);
         // The first draws of neighbouring seeds are similar.
         for _ in 0..4 {
-            chance.below(2);
+            chance.draw_below(2);
         }
         chance
     }
 
     /// Draws a number from 0 up to, not including, `bound`. Returns 0 if the bound is 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
+    pub fn draw_below(&mut self, bound: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -27,12 +27,12 @@ impl Chance {
 
     /// Draws true once in `times` draws on average.
     pub fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
+        self.draw_below(times) == 0
     }
 
     /// Draws one of the items; `None` from an empty list.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        let index = usize::try_from(self.below(items.len() as u64)).unwrap_or_default();
+        let index = usize::try_from(self.draw_below(items.len() as u64)).unwrap_or_default();
         items.get(index)
     }
 }
@@ -47,7 +47,7 @@ mod tests {
     fn same_seed_draws_the_same() {
         let draw = |seed| {
             let mut chance = Chance::new(seed);
-            (0..50).map(|_| chance.below(1000)).collect::<Vec<_>>()
+            (0..50).map(|_| chance.draw_below(1000)).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

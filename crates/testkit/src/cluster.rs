@@ -72,7 +72,7 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`Cluster::start`].
-    pub async fn take(kubernetes: &Kubernetes) -> anyhow::Result<Self> {
+    pub async fn connect_to(kubernetes: &Kubernetes) -> anyhow::Result<Self> {
         let labels = json!({ "metadata": { "labels": { DISPOSABLE_LABEL: "true" } } });
         let admin = Admin::new(kubernetes.client().await?);
         admin.patch(NAMESPACE, ("", "default"), labels).await?;

@@ -16,7 +16,7 @@ use tenure_api::workload::{LANE_LABEL, PROGRAM};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
-use crate::{Admin, HEARD};
+use crate::{Admin, LOG_FILTER};
 
 /// Interval between checks for Pods.
 const LOOK: Duration = Duration::from_millis(100);
@@ -211,7 +211,7 @@ fn spawn_container(program: &Path, container: &Container, folder: &Path) -> std:
                 .create(true)
                 .append(true)
                 .open(folder.join("log"))?;
-            (HEARD.to_owned(), log.into())
+            (LOG_FILTER.to_owned(), log.into())
         }
     };
     Command::new(program)

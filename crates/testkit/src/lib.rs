@@ -39,7 +39,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 pub use admin::{Admin, AdminError};
-pub use canary::{CANARY, Canary, HEARD};
+pub use canary::{CANARY, Canary, LOG_FILTER};
 pub use chance::Chance;
 pub use cluster::{Cluster, DISPOSABLE_LABEL, LANE_IMAGE, TEST_KUBECONFIG};
 pub use kubelet::Kubelet;

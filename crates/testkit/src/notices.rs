@@ -135,16 +135,16 @@ impl NoticeServer {
     /// # Errors
     /// The requests that came instead, after a timeout.
     pub async fn wait_for(&self, path: &str, is_meant: impl Fn(&Notice) -> bool) -> Result<Notice, String> {
-        let look = || {
+        let find_request = || {
             let found = self.list(path).into_iter().find(|notice| is_meant(notice));
             let other = || {
                 let came = self.list_all();
                 let listed = came.iter().map(|notice| format!("{} {}", notice.method, notice.target));
-                format!("nothing as said came to {path}: {:?}", listed.collect::<Vec<_>>())
+                format!("no matching request came to {path}: {:?}", listed.collect::<Vec<_>>())
             };
             std::future::ready(found.ok_or_else(other))
         };
-        eventually(SOON, look).await
+        eventually(SOON, find_request).await
     }
 }
 

@@ -362,8 +362,11 @@ mod tests {
             let (hooks, rules) = rules.split_once("  - ports:\n    - port: 9443\n").unwrap_or_default();
             let (_, lanes) = rules.split_once('\n').unwrap_or_default();
             let admission = "  - ports:\n    - port: 9443\n      protocol: TCP\n";
-            let of = |is_on: bool, rule: &str| if is_on { rule.to_owned() } else { String::new() };
-            match of(self.hooks, hooks) + &of(self.admission, admission) + &of(self.has_lane_pods(), lanes) {
+            let rule_if = |is_on: bool, rule: &str| if is_on { rule.to_owned() } else { String::new() };
+            match rule_if(self.hooks, hooks)
+                + &rule_if(self.admission, admission)
+                + &rule_if(self.has_lane_pods(), lanes)
+            {
                 none if none.is_empty() => none,
                 some => format!("  ingress:\n{some}"),
             }

@@ -63,8 +63,8 @@ fn read_text<'v>(object: &'v Value, path: &str) -> &'v str {
 }
 
 fn is_same(object: &Value, other: &Value) -> bool {
-    let of = |path: &str| read_text(object, path) == read_text(other, path);
-    of("/kind") && of("/metadata/name")
+    let has_same = |path: &str| read_text(object, path) == read_text(other, path);
+    has_same("/kind") && has_same("/metadata/name")
 }
 
 /// Copies the image of the controllers to the lanes, and to the policies that limit the image of lanes.
@@ -75,7 +75,7 @@ fn copy_image(objects: &[Value], lanes: &[Value]) -> Result<Value> {
         .unwrap_or_default();
     let is_image = |argument: &Value| argument.as_str().is_some_and(|text| text.starts_with(IMAGE_ARGUMENT));
     let place = list.iter().position(is_image);
-    let place = place.context("the controllers are told of no image for lanes")?;
+    let place = place.context("the controllers have no flag for the image of lanes")?;
     let select = json!({"kind": "Deployment", "name": CONTROLLER_SERVICE_ACCOUNT});
     let policy = lanes.iter().find(|object| read_text(object, "/kind") == POLICY);
     let policy = policy.context("nothing bounds what lanes run")?;

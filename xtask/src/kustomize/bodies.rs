@@ -186,7 +186,7 @@ pub(super) fn make_body(random: &mut Random, made: &Made, known: &[Made]) -> Val
 /// Returns the usual shape of a custom resource's field, an arm of [`make_custom`], so that a patch nearly always fits the object.
 fn choose_shape(random: &mut Random, key: &str, shapes: usize) -> usize {
     if random.chance(8) {
-        return random.below(shapes);
+        return random.draw_below(shapes);
     }
     match key {
         "nested" => 0,
@@ -218,7 +218,7 @@ fn make_custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
     ) {
         let inner = match choose_shape(random, key, 9) {
             0 if depth > 0 => make_custom(random, known, depth - 1),
-            1 if depth > 0 => Value::List((0..random.below(4)).map(|_| scalars::make_odd(random)).collect()),
+            1 if depth > 0 => Value::List((0..random.draw_below(4)).map(|_| scalars::make_odd(random)).collect()),
             2 if depth > 0 => Value::List(
                 ["one", "two"]
                     .iter()

@@ -123,7 +123,7 @@ fn add_transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], 
         let all = (0..random.between(1, 2))
             .map(|_| {
                 let made = random.pick(&scaled);
-                map([("name", made.name.into()), ("count", random.below(6).into())])
+                map([("name", made.name.into()), ("count", random.draw_below(6).into())])
             })
             .collect();
         fields.put("replicas", Value::List(all));

@@ -103,7 +103,7 @@ pub(super) fn legacy_json(random: &mut Random, folder: &mut Folder, known: &[Mad
 /// Makes a target that selects the object and maybe others.
 pub(super) fn make_target(random: &mut Random, made: &Made) -> Value {
     let mut target = map([]);
-    match random.below(9) {
+    match random.draw_below(9) {
         8 => {
             target.put("group", random.pick(&["apps", "apps|batch", "", "[a-z.]*example.com"]));
             target.put("version", random.pick(&["v1", "v1.*", "v\\d+"]));
@@ -279,10 +279,10 @@ fn odd_changes(random: &mut Random, depth: usize) -> Value {
             "list" => 2,
             _ => 5,
         };
-        let inner = match random.below(100) {
+        let inner = match random.draw_below(100) {
             0..=7 => Value::Raw("null".to_owned()),
             8..=9 => map([("$patch", random.pick(&["delete", "replace"]).into())]),
-            chance => match if chance < 14 { random.below(6) } else { usual } {
+            chance => match if chance < 14 { random.draw_below(6) } else { usual } {
                 0 if depth > 0 => odd_changes(random, depth - 1),
                 1 => Value::List(vec![scalars::make_line(random), scalars::make_line(random)]),
                 2 => list([map([("name", "one".into()), ("value", scalars::make_line(random))])]),
@@ -384,7 +384,7 @@ fn make_pod(random: &mut Random, known: &[Made]) -> Value {
     }
     spec.put(containers, Value::List(list_of));
     if random.chance(25) {
-        let volume = match random.below(3) {
+        let volume = match random.draw_below(3) {
             0 => map([
                 ("name", "config".into()),
                 ("emptyDir", map([])),
@@ -444,7 +444,7 @@ fn make_operation(random: &mut Random, made: &Made) -> Value {
         "CronJob" => "/spec/jobTemplate/spec/template/spec/containers",
         _ => "/spec/template/spec/containers",
     };
-    match random.below(10) {
+    match random.draw_below(10) {
         0 => with("add", "/metadata/labels", make_pairs(random, 2)),
         1 => with("add", "/metadata/annotations", make_pairs(random, 2)),
         2 if random.chance(50) => with(verb, "/metadata/name", "renamed".into()),
@@ -453,7 +453,7 @@ fn make_operation(random: &mut Random, made: &Made) -> Value {
             "/metadata/annotations/example.com~1x",
             scalars::make_string(random),
         ),
-        _ if made.is_workload() || containers.len() < 20 || made.kind == "CronJob" => match random.below(7) {
+        _ if made.is_workload() || containers.len() < 20 || made.kind == "CronJob" => match random.draw_below(7) {
             // No replacement: builds of kustomize differ if the image to replace is missing.
             0 => with("add", &format!("{containers}/0/image"), random.pick(IMAGES).into()),
             1 => with(
@@ -492,7 +492,7 @@ fn make_operation(random: &mut Random, made: &Made) -> Value {
         _ if ["Widget", "Gadget", "Service", "Ingress", "Certificate"].contains(&made.kind.as_str())
             && random.chance(60) =>
         {
-            match random.below(3) {
+            match random.draw_below(3) {
                 0 => with(
                     "add",
                     "/spec/added",
@@ -502,7 +502,7 @@ fn make_operation(random: &mut Random, made: &Made) -> Value {
                 _ => with("test", "/metadata/name", made.name.as_str().into()),
             }
         }
-        _ => match random.below(9) {
+        _ => match random.draw_below(9) {
             0..=3 => with("add", "/spec", map([("whole", scalars::make_line(random))])),
             4..=5 => map([
                 ("op", "copy".into()),

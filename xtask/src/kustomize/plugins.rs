@@ -56,7 +56,7 @@ fn put_plugins(random: &mut Random, folder: &mut Folder, name: &str, all: Vec<Va
     } else {
         for one in &all {
             let text = folder.text(random, one);
-            entries.push(match random.below(10) {
+            entries.push(match random.draw_below(10) {
                 0..=3 => as_block(text),
                 _ => folder.file(random, name, &text).into(),
             });
@@ -216,7 +216,7 @@ fn make_transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], 
             }
             let replica = map([
                 ("name", random.pick(from).name.into()),
-                ("count", random.below(6).into()),
+                ("count", random.draw_below(6).into()),
             ]);
             config
                 .with("replica", replica)
@@ -356,7 +356,7 @@ fn value_add(random: &mut Random, folder: &mut Folder, visible: &[Made], mut con
             target.put("selector", patches::make_target(random, &random.clone().pick(visible)));
         }
         if random.chance(40) {
-            target.put("filePathPosition", random.below(4));
+            target.put("filePathPosition", random.draw_below(4));
         }
         targets.push(target);
     }
@@ -371,7 +371,7 @@ fn value_add(random: &mut Random, folder: &mut Folder, visible: &[Made], mut con
 
 /// Makes a transformer that validators may run: most leave the resources unchanged.
 fn make_validator(random: &mut Random) -> Value {
-    match random.below(9) {
+    match random.draw_below(9) {
         0 => start_config("LabelTransformer", "validator")
             .with("labels", map([("validated-by", "me".into())]))
             .with(

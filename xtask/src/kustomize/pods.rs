@@ -10,7 +10,7 @@ pub(super) fn make_workload(random: &mut Random, made: &Made, known: &[Made]) ->
     let app = made.name.as_str();
     let mut spec = map([]);
     if random.chance(60) && !["DaemonSet", "Job"].contains(&made.kind.as_str()) {
-        spec.put("replicas", random.below(4));
+        spec.put("replicas", random.draw_below(4));
     }
     if made.kind != "Job" {
         spec.put("selector", map([("matchLabels", map([("app", app.into())]))]));

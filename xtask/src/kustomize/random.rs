@@ -21,7 +21,7 @@ impl Random {
     }
 
     /// Returns a number below `end`, or 0 if `end` is 0.
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    pub(super) fn draw_below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX);
         let number = self.next().checked_rem(end).unwrap_or(0);
         usize::try_from(number).unwrap_or(0)
@@ -29,17 +29,17 @@ impl Random {
 
     /// Returns a number from `first` to `last`, both included.
     pub(super) fn between(&mut self, first: usize, last: usize) -> usize {
-        first + self.below(last.saturating_sub(first) + 1)
+        first + self.draw_below(last.saturating_sub(first) + 1)
     }
 
     /// Returns true in this many of a hundred cases.
     pub(super) fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
+        self.draw_below(100) < percent
     }
 
     /// Returns an item of a list, or the default for an empty list.
     pub(super) fn pick<T: Clone + Default>(&mut self, list: &[T]) -> T {
-        let index = self.below(list.len());
+        let index = self.draw_below(list.len());
         list.get(index).cloned().unwrap_or_default()
     }
 

@@ -159,7 +159,7 @@ fn make_target(random: &mut Random, visible: &[Made]) -> Value {
         let mut rejected = Vec::new();
         for _ in 0..random.between(1, 2) {
             let made = random.pick(visible);
-            rejected.push(match random.below(4) {
+            rejected.push(match random.draw_below(4) {
                 0 => map([("kind", made.kind.into()), ("name", made.name.into())]),
                 1 => map([(
                     "labelSelector",

@@ -192,7 +192,7 @@ pub(super) fn make_odd(random: &mut Random) -> Value {
         // Both refuse values that JSON can't represent.
         return Value::Raw(random.pick(&[".inf", "-.Inf", ".NaN"]).to_owned());
     }
-    match random.below(20) {
+    match random.draw_below(20) {
         0..=13 => Value::Raw(random.pick(RAW).to_owned()),
         14..=15 => Value::Raw(random.pick(LONG).to_owned()),
         _ => make_block(random),
@@ -248,7 +248,7 @@ pub(super) fn make_block(random: &mut Random) -> Value {
             .pick(&["first", "first line", "#!/bin/sh", "key: value", "[section]"])
             .to_owned(),
     ];
-    for _ in 0..random.below(5) {
+    for _ in 0..random.draw_below(5) {
         lines.push(random.pick(LINES).to_owned());
     }
     Value::Block(header.to_owned(), lines)

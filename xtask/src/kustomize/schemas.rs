@@ -46,7 +46,7 @@ fn make_document(random: &mut Random) -> Value {
             random.pick(&["merge", "merge", "merge,retainKeys", "replace"]),
         );
     }
-    match random.below(4) {
+    match random.draw_below(4) {
         0 => merged.put(
             "x-kubernetes-list-map-keys",
             random.pick(&[vec!["name"], vec!["name", "value"]]),

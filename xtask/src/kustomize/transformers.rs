@@ -115,7 +115,7 @@ pub(super) fn make_image(random: &mut Random) -> Value {
             random.pick(&["mirror.example.com/app", "other", "localhost:5000/x"]),
         );
     }
-    match random.below(4) {
+    match random.draw_below(4) {
         0 => entry.put(
             "digest",
             "sha256:24a0c4b4a4c0eb97a1aabb8e29f18e917d05abfe1b7a7c07857230879ce7d3d3",

@@ -57,7 +57,7 @@ impl Folder {
 
     /// Writes a patch without comments and folded blocks. Go's YAML library writes these differently after a merge has moved them into a flow collection.
     pub(super) fn patch(&self, random: &mut Random, value: &Value) -> String {
-        writer::write_document(&value.clone().unfolded(), false, random)
+        writer::write_document(&value.clone().unfold(), false, random)
     }
 
     /// Puts a file into the folder, or into a subfolder, and returns its name.
@@ -118,7 +118,7 @@ pub(super) fn make_tree(seed: u64, number: u64) -> Tree {
         let wanted = if resources.is_empty() {
             random.between(1, 5)
         } else {
-            random.below(3)
+            random.draw_below(3)
         };
         let mut documents = Vec::new();
         let mut own = Vec::new();
@@ -251,7 +251,7 @@ fn a_list(random: &mut Random, folder: &Folder, own: &[Made], everything: &[Made
 
 /// Adds the traces that editors and other tools leave in files.
 fn add_oddities(random: &mut Random, text: &mut String) {
-    match random.below(60) {
+    match random.draw_below(60) {
         0 | 1 => *text = text.replace('\n', "\r\n"),
         2 => text.insert(0, '\u{feff}'),
         3 => text.insert_str(0, "# a licence\n# of two lines\n\n"),

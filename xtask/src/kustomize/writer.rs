@@ -84,16 +84,11 @@ impl Value {
     }
 
     /// Returns the value with literal blocks in place of folded ones.
-    pub(super) fn unfolded(self) -> Self {
+    pub(super) fn unfold(self) -> Self {
         match self {
             Value::Block(header, lines) => Value::Block(header.replace('>', "|"), lines),
-            Value::List(items) => Value::List(items.into_iter().map(Value::unfolded).collect()),
-            Value::Map(entries) => Value::Map(
-                entries
-                    .into_iter()
-                    .map(|(key, value)| (key, value.unfolded()))
-                    .collect(),
-            ),
+            Value::List(items) => Value::List(items.into_iter().map(Value::unfold).collect()),
+            Value::Map(entries) => Value::Map(entries.into_iter().map(|(key, value)| (key, value.unfold())).collect()),
             other => other,
         }
     }

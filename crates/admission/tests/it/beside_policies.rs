@@ -115,7 +115,7 @@ async fn a_dead_webhook_stops_nothing_that_policies_keep_on_a_real_api_server() 
         return;
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
-    let cluster = Cluster::take(&kubernetes).await.unwrap();
+    let cluster = Cluster::connect_to(&kubernetes).await.unwrap();
     see_what_goes_on(&cluster).await;
 }
 

@@ -248,7 +248,7 @@ async fn a_webhook_of_a_real_api_server_lets_no_two_ingresses_have_the_same_host
         return;
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
-    see_behind_a_webhook(&Cluster::take(&kubernetes).await.unwrap()).await;
+    see_behind_a_webhook(&Cluster::connect_to(&kubernetes).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -339,7 +339,7 @@ async fn what_somebody_weakens_is_put_back_on_a_real_api_server() {
         return;
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
-    see_it_put_back(Cluster::take(&kubernetes).await.unwrap()).await;
+    see_it_put_back(Cluster::connect_to(&kubernetes).await.unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -110,7 +110,7 @@ async fn of_ten_at_once_a_webhook_of_a_real_api_server_lets_through_as_many_as_t
         return;
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
-    see_ten_behind_a_webhook(Cluster::take(&kubernetes).await.unwrap()).await;
+    see_ten_behind_a_webhook(Cluster::connect_to(&kubernetes).await.unwrap()).await;
 }
 
 fn now() -> u64 {

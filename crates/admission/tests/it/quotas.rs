@@ -236,7 +236,7 @@ async fn a_webhook_of_a_real_api_server_lets_a_tenants_namespaces_use_no_more_to
         return;
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
-    see_behind_a_webhook(&Cluster::take(&kubernetes).await.unwrap()).await;
+    see_behind_a_webhook(&Cluster::connect_to(&kubernetes).await.unwrap()).await;
 }
 
 /// Returns a review of a Service after the mutating phase.

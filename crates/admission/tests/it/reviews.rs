@@ -430,7 +430,7 @@ async fn a_dead_webhook_stops_no_more_than_it_must_on_a_real_api_server() {
 
 async fn see_the_dead_on_a_real_api_server(binaries: &KubernetesBinaries, dead: Dead) {
     let kubernetes = Kubernetes::start(binaries, true).await.unwrap();
-    see_the_dead(Cluster::take(&kubernetes).await.unwrap(), dead).await;
+    see_the_dead(Cluster::connect_to(&kubernetes).await.unwrap(), dead).await;
 }
 
 /// The message names the expired certificate, and repairs are still allowed.

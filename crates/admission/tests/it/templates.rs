@@ -66,7 +66,7 @@ async fn try_templates(judge: Judge) {
         return;
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
-    let stage = Stage::set_on(Cluster::take(&kubernetes).await.unwrap()).await;
+    let stage = Stage::set_on(Cluster::connect_to(&kubernetes).await.unwrap()).await;
     let admin = &stage.cluster.admin;
     admin
         .apply(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "red-gitops", "namespace": "red-home" } }))

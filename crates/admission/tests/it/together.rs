@@ -192,6 +192,6 @@ async fn both_doors_hold_on_a_real_api_server() {
         return;
     };
     let kubernetes = Kubernetes::start(&binaries, true).await.unwrap();
-    let cluster = Cluster::take(&kubernetes).await.unwrap();
+    let cluster = Cluster::connect_to(&kubernetes).await.unwrap();
     stand_together(cluster).await;
 }

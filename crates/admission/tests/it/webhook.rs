@@ -100,7 +100,7 @@ async fn a_real_api_server_asks_the_webhook_as_the_table_says() {
     let plugins = write_plugins(folder.path(), &shown);
     let argument = format!("--admission-control-config-file={}", plugins.display());
     let kubernetes = Kubernetes::start_with(&binaries, true, &[&argument]).await.unwrap();
-    let cluster = Cluster::take(&kubernetes).await.unwrap();
+    let cluster = Cluster::connect_to(&kubernetes).await.unwrap();
     let (asked, stage) = compare_doors(cluster, Some(gate_of(&shown.authority))).await;
     assert!(asked >= 500, "{asked}");
 

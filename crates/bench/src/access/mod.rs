@@ -81,11 +81,11 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
         .commit([(objects::CONFIGURATION, entries)], "all ask")
         .await?;
     bed.ask_for_agents().await?;
-    let requests = bed.until(extent.projects, |_| true).await?;
+    let requests = bed.wait_for_requests(extent.projects, |_| true).await?;
     let known = started.elapsed();
     for_all(&requests, async |request| bed.approve(request).await).await?;
     let is_delivered = |request: &Value| is_in_use(request, extent.namespaces, 0);
-    bed.until(extent.projects, is_delivered).await?;
+    bed.wait_for_requests(extent.projects, is_delivered).await?;
     let spent = bed.place.cpu()?.saturating_sub(cpu);
     report.add(
         format!("{many}: from the commit until all are asked for"),
@@ -117,7 +117,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     let asked = bed.count();
     let written = if extent.is_apart { bed.count_writes().await? } else { 0 };
     bed.place.restart().await?;
-    bed.until(extent.projects, is_delivered).await?;
+    bed.wait_for_requests(extent.projects, is_delivered).await?;
     tokio::time::sleep(REST).await;
     let now = bed.count();
     report.add(
@@ -147,7 +147,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     let (asked, cpu, started) = (bed.count(), bed.place.cpu()?, Instant::now());
     for_all(&requests, async |request| bed.replace(request).await).await?;
     let is_replaced = |request: &Value| is_in_use(request, extent.namespaces, 1);
-    bed.until(extent.projects, is_replaced).await?;
+    bed.wait_for_requests(extent.projects, is_replaced).await?;
     let spent = bed.place.cpu()?.saturating_sub(cpu);
     report.add(
         format!("{many}: until all are replaced, seen in use"),
@@ -303,7 +303,7 @@ impl Bed {
     }
 
     /// Waits until this many requests exist and all satisfy a condition.
-    async fn until(&self, count: usize, holds: impl Fn(&Value) -> bool) -> anyhow::Result<Vec<Value>> {
+    async fn wait_for_requests(&self, count: usize, holds: impl Fn(&Value) -> bool) -> anyhow::Result<Vec<Value>> {
         let started = Instant::now();
         loop {
             let requests = self.list().await?;
@@ -414,7 +414,7 @@ impl Bed {
         self.send(Method::PATCH, &format!("{SOURCES}/agents"), &patch).await?;
         let target = self.ids.get(index).context("there is no such project")?;
         let target = format!("work-{target}");
-        let requests = self.until(index.saturating_add(1), |_| true).await?;
+        let requests = self.wait_for_requests(index.saturating_add(1), |_| true).await?;
         let asks = |request: &&Value| objects::target_of(request) == target;
         let request = requests
             .iter()

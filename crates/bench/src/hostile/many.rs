@@ -15,8 +15,8 @@ const SOURCES: usize = 100;
 /// Alerts for the same events.
 const ALERTS: usize = 500;
 
-/// Kustomizations whose events the Alerts tell.
-const TOLD: usize = 20;
+/// Kustomizations with events that the Alerts send.
+const ALERTED: usize = 20;
 
 /// Kustomizations that depend on the same one.
 const DEPENDENTS: usize = 400;
@@ -60,7 +60,7 @@ pub(super) async fn prepare_alerts(stage: &Stage) -> anyhow::Result<Prepared> {
         stage.apply(&format!("{notifications}/alerts/{name}"), &alert).await?;
     }
     // An owner requests these again and again, so each attempt is an event.
-    prepare_many(stage, "told", TOLD, repositories::make_refused, &json!({})).await
+    prepare_many(stage, "alerted", ALERTED, repositories::make_refused, &json!({})).await
 }
 
 /// Prepares Kustomizations that depend on one, which is requested again and again.

@@ -67,13 +67,13 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
             take_turn(&stage, samples, &mut rest),
             take_turn(&control, samples, &mut control_rest)
         );
-        let pressure = prepared.begin(&stage).await;
+        let pressure = prepared.start_load(&stage).await;
         tokio::time::sleep(LEAD).await;
         futures::join!(
             take_turn(&stage, samples, &mut loaded),
             take_turn(&control, samples, &mut control_loaded)
         );
-        pressure.end(&stage).await;
+        pressure.end_load(&stage).await;
         settle(&stage).await;
         if !stage.is_running() {
             break;

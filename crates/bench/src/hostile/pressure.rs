@@ -77,7 +77,7 @@ pub(crate) struct Pressure<'a> {
 
 impl Prepared {
     /// Starts the load.
-    pub(crate) async fn begin(&self, stage: &Stage) -> Pressure<'_> {
+    pub(crate) async fn start_load(&self, stage: &Stage) -> Pressure<'_> {
         let mut tasks = JoinSet::new();
         for repeated in &self.repeated {
             for _ in 0..repeated.at_once {
@@ -102,19 +102,18 @@ impl Prepared {
         let sources = self.sources.iter().map(|name| source_path(HOSTILE, name));
         let kustomizations = self.kustomizations.iter().map(|name| kustomization_path(HOSTILE, name));
         for path in sources.chain(kustomizations) {
-            let _told_by_the_figures =
-                merge_object(&stage.admin, &path, &json!({"spec": {"suspend": suspended}})).await;
+            let _visible_in_metrics = merge_object(&stage.admin, &path, &json!({"spec": {"suspend": suspended}})).await;
         }
     }
 }
 
 impl Pressure<'_> {
     /// Ends the load: drops connections and suspends objects.
-    pub(crate) async fn end(mut self, stage: &Stage) {
+    pub(crate) async fn end_load(mut self, stage: &Stage) {
         self.tasks.shutdown().await;
         self.prepared.suspend(stage, true).await;
         if let Some(prefix) = self.prepared.namespaces {
-            let _told_by_the_figures = delete_namespaces(stage, prefix).await;
+            let _visible_in_metrics = delete_namespaces(stage, prefix).await;
         }
     }
 }

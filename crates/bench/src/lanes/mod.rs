@@ -1,17 +1,17 @@
 //! Measures how a lane that is killed, stopped, out of memory or busy delays another tenant's commits. Lanes run as tasks and as processes. `pods` measures the same
-//! with a Pod per lane on a real control plane, and `starting` the cost of lanes at the start. `blows` has the failures.
+//! with a Pod per lane on a real control plane, and `starting` the cost of lanes at the start. `faults` has the failures.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 
-use self::blows::Fault;
+use self::faults::Fault;
 use crate::report::{Report, find_percentile, format_time};
 use crate::stage::Stage;
 use crate::turns::{Side, settle, take_turn};
 
-mod blows;
+mod faults;
 mod pods;
 mod processes;
 mod starting;
@@ -88,10 +88,10 @@ async fn measure_fault(
     let mut strikes = 0;
     for _ in 0..TURNS {
         take_turn(&stage, samples, &mut rest).await;
-        let striking = prepared.begin(&stage).await?;
+        let striking = prepared.start_strikes(&stage).await?;
         tokio::time::sleep(LEAD).await;
         take_turn(&stage, samples, &mut struck).await;
-        strikes += striking.end(&stage).await;
+        strikes += striking.end_strikes(&stage).await;
         settle(&stage).await;
         anyhow::ensure!(stage.is_running(), "the control plane ended");
     }

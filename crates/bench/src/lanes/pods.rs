@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options, Repository};
 use tenure_testkit::{Kubelet, LANE_IMAGE};
 
-use super::blows::Fault;
+use super::faults::Fault;
 use super::processes::find_lane_of;
 use super::{TURNS, report_durations};
 use tenure_test_ports::reserve_port;
@@ -247,10 +247,10 @@ impl Tenant {
     }
 }
 
-async fn wait_until<T>(what: &str, mut look: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
+async fn wait_until<T>(what: &str, mut find: impl AsyncFnMut() -> anyhow::Result<Option<T>>) -> anyhow::Result<T> {
     let began = Instant::now();
     loop {
-        if let Some(found) = look().await? {
+        if let Some(found) = find().await? {
             return Ok(found);
         }
         if began.elapsed() > PATIENCE {

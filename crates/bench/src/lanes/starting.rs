@@ -50,7 +50,7 @@ struct Town {
 }
 
 impl Town {
-    async fn found(program: &Path, mode: Mode) -> anyhow::Result<Self> {
+    async fn start(program: &Path, mode: Mode) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let git = GitServer::start(folder.path(), Options::default()).await?;
         let repository = git.create("app").await?;
@@ -121,7 +121,7 @@ fn is_ready(object: &Value) -> bool {
 }
 
 async fn measure_start(program: &Path, mode: Mode, tenants: usize, report: &mut Report) -> anyhow::Result<()> {
-    let mut town = Town::found(program, mode).await?;
+    let mut town = Town::start(program, mode).await?;
     let names: Vec<String> = (0..tenants).map(|number| format!("tenant-{number}")).collect();
     let admin = town.connect().await?;
     for name in &names {
@@ -178,7 +178,7 @@ async fn measure_start(program: &Path, mode: Mode, tenants: usize, report: &mut 
 }
 
 async fn measure_first_commits(program: &Path, mode: Mode, report: &mut Report) -> anyhow::Result<()> {
-    let town = Town::found(program, mode).await?;
+    let town = Town::start(program, mode).await?;
     let admin = town.connect().await?;
     let mut times = Vec::new();
     for number in 0..FIRST {

@@ -207,7 +207,7 @@ async fn measure_side(
     until_applied(&client, count, &last).await?;
     let commit = committed.elapsed();
 
-    controllers.end();
+    controllers.stop_processes();
     let last = format!("app-{}", count.saturating_sub(1));
     ask_for(&client, &last, MEANWHILE).await?;
     let restarted = Instant::now();
@@ -338,7 +338,7 @@ impl Controllers {
     }
 
     /// Asks all processes to end, as for a restart, and doesn't wait long: kustomize-controller takes up to ten minutes.
-    fn end(&mut self) {
+    fn stop_processes(&mut self) {
         for child in &self.children {
             let _already_gone = Command::new("kill").arg(child.id().to_string()).status();
         }
@@ -355,7 +355,7 @@ impl Controllers {
 
 impl Drop for Controllers {
     fn drop(&mut self) {
-        self.end();
+        self.stop_processes();
     }
 }
 

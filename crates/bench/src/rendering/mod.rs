@@ -71,9 +71,9 @@ pub(crate) fn measure(contest: &Contest<'_>) -> anyhow::Result<String> {
         trees::write_tree(&tree, &place)?;
         drop(tree);
         let round = contest
-            .round(&place)?
+            .measure_round(&place)?
             .with_context(|| format!("{name} doesn't build"))?;
-        lines.push(Line::of(what.to_owned(), &[round]));
+        lines.push(Line::summarize(what.to_owned(), &[round]));
     }
     match contest.repositories {
         Some(repositories) => lines.push(contest.real(repositories)?),
@@ -87,7 +87,7 @@ pub(crate) fn measure(contest: &Contest<'_>) -> anyhow::Result<String> {
 
 impl Contest<'_> {
     /// Builds one folder with both programs in turns; `None` if neither can build it.
-    fn round(&self, folder: &Path) -> anyhow::Result<Option<Round>> {
+    fn measure_round(&self, folder: &Path) -> anyhow::Result<Option<Round>> {
         let ours = single::build_output(self.program, folder)?;
         let theirs = single::build_output(self.against, folder)?;
         match (&ours, &theirs) {
@@ -115,9 +115,9 @@ impl Contest<'_> {
         find_kustomizations(&repositories.canonicalize()?, &mut folders)?;
         let mut rounds = Vec::new();
         for folder in folders {
-            rounds.extend(self.round(&folder)?);
+            rounds.extend(self.measure_round(&folder)?);
         }
-        Ok(Line::of(
+        Ok(Line::summarize(
             format!("real repositories, {} kustomizations one after the other", rounds.len()),
             &rounds,
         ))
@@ -151,7 +151,7 @@ impl Contest<'_> {
 }
 
 impl Line {
-    fn of(what: String, rounds: &[Round]) -> Self {
+    fn summarize(what: String, rounds: &[Round]) -> Self {
         let largest = |of: fn(&Round) -> u64| rounds.iter().map(of).max().unwrap_or(0);
         Line {
             what,

@@ -99,7 +99,7 @@ impl Actor {
     }
 
     pub(super) fn form(&self) -> Form {
-        Form::of(self.kind, self.role)
+        Form::for_role(self.kind, self.role)
     }
 
     pub(super) fn capabilities(&self) -> tenure_remote_requests::git_host::Capabilities {

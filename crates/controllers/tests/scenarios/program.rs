@@ -10,7 +10,7 @@ use std::process::Stdio;
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_test_ports::reserve_port;
-use tenure_testkit::{Cluster, HEARD, Kubelet, LANE_IMAGE, TEST_KUBECONFIG};
+use tenure_testkit::{Cluster, Kubelet, LANE_IMAGE, LOG_FILTER, TEST_KUBECONFIG};
 use tokio_util::sync::CancellationToken;
 
 const SIGTERM: i32 = 15;
@@ -70,7 +70,7 @@ pub(crate) fn run(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log)
-        .env("TENURE_LOG", HEARD)
+        .env("TENURE_LOG", LOG_FILTER)
         .kill_on_drop(true);
     if let Some(lanes) = std::env::var_os(TEST_LANES) {
         command.arg("--lanes").arg(lanes);

@@ -131,11 +131,11 @@ async fn nothing_goes_that_does_not_come_back() {
     let (mut story, mut recreated, mut refused) = (String::new(), 0, 0);
     for round in 0..ROUNDS {
         let before = read_uids(&stage, namespace).await;
-        let lacking = match chance.below(3) {
+        let lacking = match chance.draw_below(3) {
             0 => {
-                let (_, _, resource) = KINDS[usize::try_from(chance.below(4)).unwrap()];
+                let (_, _, resource) = KINDS[usize::try_from(chance.draw_below(4)).unwrap()];
                 Some((
-                    ["create", "delete"][usize::try_from(chance.below(2)).unwrap()],
+                    ["create", "delete"][usize::try_from(chance.draw_below(2)).unwrap()],
                     resource,
                 ))
             }
@@ -146,7 +146,7 @@ async fn nothing_goes_that_does_not_come_back() {
             version.free = u64::try_from(round).unwrap();
             let is_claim = *kind == "PersistentVolumeClaim";
             // The test never allows the deletion of the claim. The next commit reverts the change.
-            version.fixed = match (is_claim, chance.below(if is_claim { 4 } else { 2 })) {
+            version.fixed = match (is_claim, chance.draw_below(if is_claim { 4 } else { 2 })) {
                 (true, 0) => 1,
                 (true, _) => 0,
                 (false, 0) => version.fixed + 1,

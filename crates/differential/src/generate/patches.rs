@@ -28,7 +28,7 @@ impl Story<'_> {
         let kept = if self.faults == Faults::Few { 4 } else { weights.len() };
         let index = self
             .random
-            .weighted(weights.get(..kept).unwrap_or_default())
+            .pick_weighted(weights.get(..kept).unwrap_or_default())
             .unwrap_or_default();
         (
             "/spec/replicas".to_owned(),
@@ -49,7 +49,7 @@ impl Story<'_> {
         let operations: Vec<Value> = self
             .patch_fields(kind, subresource)
             .into_iter()
-            .map(|(path, value)| match self.random.below(10) {
+            .map(|(path, value)| match self.random.draw_below(10) {
                 0..=4 => json!({"op": "add", "path": path, "value": value}),
                 5 | 6 => json!({"op": "replace", "path": path, "value": value}),
                 7 | 8 => json!({"op": "remove", "path": path}),
@@ -156,7 +156,7 @@ impl Story<'_> {
     }
 
     pub(super) fn write_status(&mut self, kind: &Kind, version: &str, name: &str) {
-        match self.random.below(10) {
+        match self.random.draw_below(10) {
             0..=2 => self.edit_object(kind, version, name, "/status"),
             3..=4 => self.merge_patch(kind, version, name, "/status"),
             5 => self.json_patch(kind, version, name, "/status"),
@@ -166,7 +166,7 @@ impl Story<'_> {
     }
 
     pub(super) fn write_scale(&mut self, kind: &Kind, version: &str, name: &str) {
-        match self.random.below(10) {
+        match self.random.draw_below(10) {
             0 => self.push(
                 kind,
                 name,

@@ -142,7 +142,7 @@ impl Story<'_> {
             json!({"expression": "!has(object.metadata.finalizers) || object.metadata.finalizers.exists(one, one.endsWith('/a'))", "messageExpression": "string(size(object.metadata.finalizers)) + ' finalizers'"}),
         ];
         let mut validations = vec![own];
-        for _ in 0..self.random.below(3) {
+        for _ in 0..self.random.draw_below(3) {
             validations.extend(self.random.pick(&data).cloned());
         }
         let conditions = [
@@ -189,7 +189,7 @@ impl Story<'_> {
         // With many faults, there are enough differences without a theme.
         let often = if self.faults == Faults::Few { 4 } else { 2 };
         self.random
-            .weighted(&[
+            .pick_weighted(&[
                 (100 - 2 * often, Plot::None),
                 (often, Plot::Weak),
                 (often, Plot::Policy),

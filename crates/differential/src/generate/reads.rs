@@ -28,7 +28,7 @@ impl Story<'_> {
     }
 
     pub(super) fn get(&mut self, kind: &Kind, version: &str, name: &str) {
-        let subresource = match self.random.below(4) {
+        let subresource = match self.random.draw_below(4) {
             0 => "/status",
             1 => "/scale",
             _ => "",
@@ -85,11 +85,11 @@ impl Story<'_> {
         if !selection.is_empty() {
             query.push(selection);
         }
-        match self.random.below(4) {
+        match self.random.draw_below(4) {
             // Page by page; changes in between must not show.
             0 => {
                 let path = kind.path(version);
-                let limit = 1 + self.random.below(2);
+                let limit = 1 + self.random.draw_below(2);
                 query.push(format!("limit={limit}"));
                 self.push(kind, "", "GET", format!("{path}?{}", query.join("&")), Value::Null, "");
                 let first = self.steps.last().and_then(|step| step.save.clone()).unwrap_or_default();
@@ -152,7 +152,7 @@ impl Story<'_> {
         let Some((_, since)) = since.map(|at| self.watches.remove(at)) else {
             return;
         };
-        let selection = match self.random.below(3) {
+        let selection = match self.random.draw_below(3) {
             _ if kind.cluster => "&fieldSelector=metadata.name%3D@NS-one",
             0 => "&labelSelector=a%3D1",
             1 => "&fieldSelector=metadata.name%3Done",

@@ -346,7 +346,7 @@ fn what_was_not_opened_yet_is_opened_no_more_once_it_is_answered() {
 
 /// An issue that can't be closed blocks nothing: a request in deletion tries once, and another request tries several times.
 #[test]
-fn a_host_that_never_answers_holds_no_request_and_what_stays_open_is_told() {
+fn a_silent_host_blocks_no_request_and_open_credentials_are_reported() {
     let dead = |_| Fate::Unreachable;
     for is_going in [true, false] {
         let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));

@@ -24,7 +24,7 @@ pub const LIVES_ON: &str = "LivesOn";
 /// The reason of Ready if all is well.
 pub const DELIVERED: &str = "Delivered";
 /// The maximum of items in one message.
-const TOLD: usize = 5;
+const MOST_LISTED: usize = 5;
 
 /// The condition that a finding belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -205,7 +205,7 @@ pub(super) fn list_findings(seen: &Snapshot, ledger: &CredentialLedger, now: Tim
                 let (suspended, running): (Vec<_>, Vec<_>) =
                     seen.sources.iter().partition(|source| source.is_suspended);
                 let waits = running.into_iter().filter(|source| !source.has_used(&token));
-                let names: Vec<&str> = waits.map(|source| source.name.as_str()).take(TOLD).collect();
+                let names: Vec<&str> = waits.map(|source| source.name.as_str()).take(MOST_LISTED).collect();
                 let message = match names.is_empty() {
                     true => "it is about to be tried".to_owned(),
                     false => format!(
@@ -215,7 +215,11 @@ pub(super) fn list_findings(seen: &Snapshot, ledger: &CredentialLedger, now: Tim
                 };
                 add_finding(About::Unverified, "WaitingForSources", message);
                 if !suspended.is_empty() {
-                    let names: Vec<&str> = suspended.iter().map(|source| source.name.as_str()).take(TOLD).collect();
+                    let names: Vec<&str> = suspended
+                        .iter()
+                        .map(|source| source.name.as_str())
+                        .take(MOST_LISTED)
+                        .collect();
                     add_finding(
                         About::Unverified,
                         "SourceSuspended",
@@ -234,7 +238,7 @@ pub(super) fn list_findings(seen: &Snapshot, ledger: &CredentialLedger, now: Tim
         }
     } else if ledger.current.is_some() {
         let suspended = seen.sources.iter().filter(|source| source.is_suspended);
-        let names: Vec<&str> = suspended.map(|source| source.name.as_str()).take(TOLD).collect();
+        let names: Vec<&str> = suspended.map(|source| source.name.as_str()).take(MOST_LISTED).collect();
         if !names.is_empty() {
             let message = format!(
                 "these sources are suspended, so they were not seen to use it: {}",
@@ -301,11 +305,11 @@ pub fn make_conditions(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition
     let join_findings = |found: &[(&str, &Finding)]| {
         let lines = found
             .iter()
-            .take(TOLD)
+            .take(MOST_LISTED)
             .map(|(namespace, finding)| format!("{namespace}: {}", finding.message));
         let mut text = lines.collect::<Vec<_>>().join("; ");
-        if found.len() > TOLD {
-            text = format!("{text}; and {} more", found.len() - TOLD);
+        if found.len() > MOST_LISTED {
+            text = format!("{text}; and {} more", found.len() - MOST_LISTED);
         }
         text
     };

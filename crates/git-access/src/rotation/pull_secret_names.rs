@@ -79,8 +79,8 @@ impl StateMachine<'_> {
         if !self.ledger.image_pull_secrets || !is_read {
             return None;
         }
-        let take = |account| remove_pull_secret(account, &self.seen.request_name, &self.seen.secret_name);
-        let changes: Vec<_> = self.observed_accounts().iter().filter_map(take).collect();
+        let remove_entry = |account| remove_pull_secret(account, &self.seen.request_name, &self.seen.secret_name);
+        let changes: Vec<_> = self.observed_accounts().iter().filter_map(remove_entry).collect();
         if changes.is_empty() {
             self.ledger.image_pull_secrets = false;
             return Some(Next::Record);

@@ -200,21 +200,21 @@ mod tests {
     #[test]
     fn a_block_holds_for_all_targets_until_its_end() {
         let mut restraint = HostRateLimiter::default();
-        let at = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
+        let time_after = |seconds: i64| now().checked_add(SignedDuration::from_secs(seconds)).unwrap();
         let ahead = SignedDuration::from_secs(100);
         assert_eq!(restraint.find_block(now()), None);
         restraint.record_block(&HostError::Unauthenticated, ahead, now());
         assert_eq!(restraint.find_block(now()), None);
         // The host's clock is ahead: 400 there is 300 here.
-        let banned = HostError::Banned { until: at(400) };
+        let banned = HostError::Banned { until: time_after(400) };
         restraint.record_block(&banned, ahead, now());
-        restraint.record_block(&HostError::Limited { until: at(200) }, ahead, now());
-        assert_eq!(restraint.find_block(at(299)), Some(banned));
-        assert_eq!(restraint.find_block(at(300)), None);
+        restraint.record_block(&HostError::Limited { until: time_after(200) }, ahead, now());
+        assert_eq!(restraint.find_block(time_after(299)), Some(banned));
+        assert_eq!(restraint.find_block(time_after(300)), None);
         // No host stops requests for ever.
         restraint.record_block(&HostError::Limited { until: Timestamp::MAX }, ahead, now());
-        assert_eq!(restraint.find_block(at(86_400)), None);
-        assert!(restraint.find_block(at(86_399)).is_some());
+        assert_eq!(restraint.find_block(time_after(86_400)), None);
+        assert!(restraint.find_block(time_after(86_399)).is_some());
     }
 
     #[test]

@@ -350,7 +350,7 @@ fn a_foreign_secret_is_never_touched() {
 }
 
 #[test]
-fn what_was_done_to_the_secret_is_told_apart() {
+fn changes_of_the_secret_are_distinguished() {
     let step = |secret: SecretState| {
         plan(
             &Snapshot {
@@ -457,7 +457,7 @@ fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
 }
 
 #[test]
-fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
+fn with_a_dead_authoriser_secrets_go_and_live_credentials_are_reported() {
     let mut seen = Snapshot {
         wanted: WantedState::Revoked("the grant was deleted".to_owned()),
         ..make_snapshot()

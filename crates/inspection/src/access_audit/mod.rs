@@ -75,7 +75,7 @@ pub struct Row {
     /// The uses of the Secret.
     pub usage: Usage,
     /// The result of reading the Secret.
-    pub look: SecretRead,
+    pub secret_read: SecretRead,
     /// The readers of the Secret.
     pub readers: Readers,
 }
@@ -84,7 +84,7 @@ impl Row {
     /// Returns the forms of the Secret, if known.
     #[must_use]
     pub fn list_forms(&self) -> BTreeSet<Form> {
-        match &self.look {
+        match &self.secret_read {
             SecretRead::Seen(facts) => facts.list_forms(self.usage.is_shown),
             SecretRead::Absent | SecretRead::Refused | SecretRead::Failed(_) => BTreeSet::new(),
         }
@@ -93,7 +93,7 @@ impl Row {
     /// Returns the minimum age of the data.
     #[must_use]
     pub fn find_age(&self, now: Timestamp) -> Option<SignedDuration> {
-        match &self.look {
+        match &self.secret_read {
             SecretRead::Seen(facts) => facts.written_at.map(|at| now.duration_since(at)),
             SecretRead::Absent | SecretRead::Refused | SecretRead::Failed(_) => None,
         }
@@ -102,7 +102,7 @@ impl Row {
     /// Returns the fingerprint of the public half: from the Secret, else from the status of its Surface.
     #[must_use]
     pub fn find_fingerprint(&self) -> Option<&str> {
-        let own = match &self.look {
+        let own = match &self.secret_read {
             SecretRead::Seen(facts) => facts.fingerprint.as_deref(),
             SecretRead::Absent | SecretRead::Refused | SecretRead::Failed(_) => None,
         };
@@ -112,7 +112,7 @@ impl Row {
     /// Returns the verdict on the credential.
     #[must_use]
     pub fn judge_age(&self, older_than: Period, now: Timestamp) -> Verdict {
-        let facts = match &self.look {
+        let facts = match &self.secret_read {
             SecretRead::Seen(facts) => facts,
             SecretRead::Absent => return Verdict::Absent,
             SecretRead::Refused => return Verdict::Unjudged("you may not look into it".to_owned()),

@@ -106,7 +106,7 @@ pub struct SecretReader {
 impl OtherReaders {
     /// Converts the readers that were found.
     #[must_use]
-    pub fn of(namespace: &str, readers: Readers) -> Self {
+    pub fn from_readers(namespace: &str, readers: Readers) -> Self {
         let convert_readers = |found: ReadResult<Vec<OtherReader>>| {
             let readers = found.map(|found| {
                 let readers = found.into_iter().map(|reader| SecretReader {
@@ -181,7 +181,7 @@ pub struct CredentialDetail {
 }
 
 impl CredentialDetail {
-    fn of(held: &HeldCredential, now: &Time) -> Self {
+    fn from_held(held: &HeldCredential, now: &Time) -> Self {
         Self {
             id: held.id,
             name: held.name.clone(),
@@ -241,11 +241,14 @@ fn describe_credential(request: &FluxAccessRequest, ledger: &CredentialLedger, n
     Credential {
         namespace: ledger.namespace.clone(),
         phase: name_phase(ledger).to_owned(),
-        current: ledger.current.as_ref().map(|held| CredentialDetail::of(held, now)),
+        current: ledger
+            .current
+            .as_ref()
+            .map(|held| CredentialDetail::from_held(held, now)),
         retiring: ledger
             .retiring
             .iter()
-            .map(|held| CredentialDetail::of(held, now))
+            .map(|held| CredentialDetail::from_held(held, now))
             .collect(),
         next_rotation: rows::find_due(request, ledger),
         trouble: ledger

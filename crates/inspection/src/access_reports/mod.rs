@@ -61,7 +61,7 @@ impl ObservedFacts {
     pub fn find_state(&self, request: &FluxAccessRequest) -> State {
         let recorded = request.status.as_ref().and_then(|status| status.state.clone());
         let (grants, standing_grants) = match (&self.grants, &self.standing_grants) {
-            (Ok(grants), Ok(standing)) => (grants, standing),
+            (Ok(grants), Ok(standing_grants)) => (grants, standing_grants),
             (Err(why), _) | (_, Err(why)) => {
                 return State {
                     word: recorded.clone().unwrap_or_else(|| PENDING.to_owned()),

@@ -194,7 +194,7 @@ fn all_about_one_has_numbers_and_no_value() {
 }
 
 #[test]
-fn who_has_a_secret_that_two_want_is_told() {
+fn the_owner_of_a_contested_secret_is_reported() {
     let asked = make_request(&[]);
     let mut all = make_facts(&asked);
     // An agent's configuration comes first.
@@ -393,7 +393,7 @@ fn every_step_says_why_it_does_not_hold() {
 }
 
 #[test]
-fn what_the_ledger_says_is_told() {
+fn ledger_entries_are_reported() {
     for (changes, step, state, part) in [
         (
             vec![("/metadata/deletionTimestamp", json!("2026-05-31T00:00:00Z"))],

@@ -219,7 +219,7 @@ pub(super) fn list_approvers(names: &Names) -> Vec<(String, Value)> {
     let metadata =
         |name: &str| json!({ "name": name, "ownerReferences": [make_owner_reference(&tenant, &names.tenant_uid)] });
     let account = |name: String| json!({ "kind": "ServiceAccount", "namespace": platform, "name": name });
-    let at = |namespace: Option<&str>, plural: &str| match namespace {
+    let write_path = |namespace: Option<&str>, plural: &str| match namespace {
         Some(namespace) => format!("/apis/{RBAC}/v1/namespaces/{namespace}/{plural}"),
         None => format!("/apis/{RBAC}/v1/{plural}"),
     };
@@ -235,7 +235,10 @@ pub(super) fn list_approvers(names: &Names) -> Vec<(String, Value)> {
             "roleRef": { "apiGroup": RBAC, "kind": kind, "name": name }, "subjects": subjects,
         });
         let bindings = plural.replace("roles", "rolebindings");
-        [(at(namespace, plural), role), (at(namespace, &bindings), binding)]
+        [
+            (write_path(namespace, plural), role),
+            (write_path(namespace, &bindings), binding),
+        ]
     };
     let mut all = Vec::new();
     for way in ImpersonationRight::ALL {

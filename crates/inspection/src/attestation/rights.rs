@@ -37,9 +37,9 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
 
 fn list_account(names: &Names) -> Vec<Attack> {
     let (home, account) = (names.tenant(), names.account());
-    let at = |rest: &str| format!("/api/v1/namespaces/{home}/{rest}");
+    let write_path = |rest: &str| format!("/api/v1/namespaces/{home}/{rest}");
     let stop = ExpectedDefense::Rule(Rule::GitopsAccount);
-    let owner = |verb: Verb, rest: &str, body: Value| AttackRequest::new(Sender::Owner, verb, at(rest), body);
+    let owner = |verb: Verb, rest: &str, body: Value| AttackRequest::new(Sender::Owner, verb, write_path(rest), body);
     let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
     let secret = |of: &str| {
         json!({
@@ -81,7 +81,7 @@ fn list_account(names: &Names) -> Vec<Attack> {
             AttackRequest::new(
                 Sender::OwnerAsAccount,
                 Verb::Create,
-                at("configmaps"),
+                write_path("configmaps"),
                 make_config_map("spoken"),
             )
             .for_real(),

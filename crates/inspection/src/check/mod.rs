@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_large_is_told_in_part() {
+    fn a_large_report_is_shortened() {
         let long = "ä".repeat(LONGEST_MESSAGE);
         assert!(shorten_message(&long).len() <= LONGEST_MESSAGE + 4);
         let note = Finding::new(Level::Note, Category::Schema, "note", "none");
@@ -239,7 +239,7 @@ mod tests {
         findings.push(Finding::new(Level::Error, Category::Schema, "error", "none"));
         limit_findings(&mut findings);
         assert_eq!(findings.len(), MOST_FINDINGS + 1);
-        assert!(is_refused(&findings), "the worst is told");
+        assert!(is_refused(&findings), "the worst finding is reported");
         assert!(
             findings
                 .last()

@@ -19,7 +19,7 @@ pub struct Prerequisites {
 impl Prerequisites {
     /// Collects the kinds and namespaces from all objects of a folder.
     #[must_use]
-    pub fn of<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
+    pub fn collect_from<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut awaited = Self::default();
         for object in objects {
             let view = ObjectView::of(object);
@@ -80,7 +80,7 @@ mod tests {
             json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.org"},
                 "spec": {"group": "example.org", "names": {"kind": "Thing"}}}),
         ];
-        let awaited = Prerequisites::of(&objects);
+        let awaited = Prerequisites::collect_from(&objects);
         assert_eq!(awaited.namespaces().len(), 2);
         let awaited = awaited.keep_missing(&BTreeSet::from(["new".to_owned()]));
         let find = |id: &str, is_served| {

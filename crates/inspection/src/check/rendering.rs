@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_told_with_file_and_line() {
+    fn a_problem_is_reported_with_file_and_line() {
         let mut tree = MapTree::new();
         tree.insert("kustomization.yaml", "resources:\n- base\n");
         tree.insert("base/kustomization.yaml", "resources:\n- map.yaml\n");

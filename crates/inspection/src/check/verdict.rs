@@ -54,8 +54,8 @@ pub enum Rights {
 pub enum Verdict {
     /// These.
     Findings(Vec<Finding>),
-    /// No answer says anything about the object.
-    Untold(String),
+    /// No answer about the object, with the reason.
+    Unanswered(String),
 }
 
 impl CheckedObject<'_> {
@@ -130,7 +130,7 @@ pub fn interpret_refusal(subject: &CheckedObject<'_>, failure: Failure, rights: 
         (400 | 405 | 406 | 413 | 415 | 422, _) | (500, Reason::Unknown) => {
             Verdict::Findings(list_invalid(subject, &failure))
         }
-        _ => Verdict::Untold(format!("{}: {message}", subject.id.subject())),
+        _ => Verdict::Unanswered(format!("{}: {message}", subject.id.subject())),
     }
 }
 
@@ -331,7 +331,7 @@ mod tests {
             rights,
         ) {
             Verdict::Findings(findings) => Some(findings),
-            Verdict::Untold(_) => None,
+            Verdict::Unanswered(_) => None,
         };
         let brief = found.as_ref().map(|findings| {
             let brief = |finding: &Finding| {

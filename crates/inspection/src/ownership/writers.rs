@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_another_time_is_told_apart() {
+    fn a_request_of_another_time_is_distinguished() {
         let later = event(|event| {
             event["user"]["username"] = json!("mallory");
             event["requestReceivedTimestamp"] = json!("2026-01-01T10:00:01.000000Z");
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn who_acts_as_somebody_is_told_with_whom() {
+    fn impersonation_is_reported_with_both_users() {
         let line = event(|event| event["impersonatedUser"] = json!({"username": "system:serviceaccount:web:gitops"}));
         assert_eq!(
             list_found(&[line], "kubectl-edit").0,

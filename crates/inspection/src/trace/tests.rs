@@ -142,7 +142,7 @@ fn the_whole_way_up() {
 }
 
 #[test]
-fn what_an_object_claims_and_nobody_confirms_is_said() {
+fn unconfirmed_claims_are_reported() {
     // Labels that were copied.
     let world = World::new(vec![
         make_deployment(),
@@ -232,7 +232,7 @@ fn owners_are_followed_by_their_uid() {
 }
 
 #[test]
-fn what_is_nobodys_is_said_plainly_and_a_ring_ends() {
+fn an_unassigned_object_is_reported_and_a_ring_ends() {
     let mut plain = make_deployment();
     plain["metadata"]["labels"] = json!({});
     let trace = World::new(vec![plain]).check(DEPLOYMENT, Verdict::Unmanaged, "");

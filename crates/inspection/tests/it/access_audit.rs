@@ -213,7 +213,7 @@ fn an_age_is_when_the_data_were_written_and_not_what_somebody_says() {
 }
 
 #[test]
-fn forms_are_told_by_keys() {
+fn keys_decide_the_form() {
     for (keys, is_shown, forms) in [
         (vec!["username", "password"], true, vec![Form::Basic]),
         (vec!["bearerToken"], true, vec![Form::Bearer]),
@@ -247,7 +247,7 @@ fn forms_are_told_by_keys() {
 }
 
 #[test]
-fn public_facts_are_told_and_values_never() {
+fn public_facts_are_reported_and_values_never() {
     let config = json!({"auths": {"ghcr.io": {"auth": CANARY}, "https://user:canary-77c2@other.example": {}}});
     let config = config.to_string();
     let contents = make_contents(&[
@@ -378,14 +378,14 @@ fn what_is_old_ended_or_unknown_is_found() {
             &Ok(Bindings::default()),
         )
     };
-    let judge = |look: SecretRead| {
+    let judge = |secret_read: SecretRead| {
         let row = Row {
             secret: make_name("a", "git"),
             usage: Usage {
                 is_shown: true,
                 ..Usage::default()
             },
-            look,
+            secret_read,
             readers: no_readers(),
         };
         row.judge_age("90d".parse().unwrap(), now)

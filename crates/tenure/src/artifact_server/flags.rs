@@ -131,8 +131,8 @@ mod tests {
         assert!(!read(&[]).expect("settings").is_on());
         let open = read(&["--artifact-open-address", "9090"]).expect("settings").open;
         assert_eq!(open.map(|open| open.to_string()).as_deref(), Some("127.0.0.1:9090"));
-        let told = read(&["--artifact-open-address", "[::]:9090"]).expect("settings").open;
-        assert_eq!(told.map(|told| told.to_string()).as_deref(), Some("[::]:9090"));
+        let address = read(&["--artifact-open-address", "[::]:9090"]).expect("settings").open;
+        assert_eq!(address.map(|address| address.to_string()).as_deref(), Some("[::]:9090"));
         assert!(
             read(&["--artifact-address", "127.0.0.1:9443"])
                 .expect("settings")

@@ -58,19 +58,19 @@ impl<T> Remembered<T> {
 struct Memory<K, T>(HashMap<K, Remembered<T>>);
 
 impl<K: Hash + Eq, T: Clone> Memory<K, T> {
-    fn recall(&self, of: &K, now: Instant) -> Option<T> {
-        let known = self.0.get(of).filter(|known| known.is_fresh(now))?;
+    fn recall(&self, key: &K, now: Instant) -> Option<T> {
+        let known = self.0.get(key).filter(|known| known.is_fresh(now))?;
         Some(known.answer.clone())
     }
 
     /// Stores an answer. A full cache first drops denied and expired answers, so a client that is often refused evicts no allowed answers.
-    fn remember(&mut self, of: K, (answer, is_good): (T, bool), (now, most): (Instant, usize)) {
+    fn remember(&mut self, key: K, (answer, is_good): (T, bool), (now, most): (Instant, usize)) {
         if self.0.len() >= most {
             self.0.retain(|_, known| known.is_good && known.is_fresh(now));
         }
         if self.0.len() < most {
             let since = now;
-            self.0.insert(of, Remembered { since, answer, is_good });
+            self.0.insert(key, Remembered { since, answer, is_good });
         }
     }
 }

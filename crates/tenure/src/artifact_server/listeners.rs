@@ -171,7 +171,7 @@ async fn answer_all(listener: TcpListener, tls: Option<Arc<Tls>>, service: Servi
 }
 
 async fn answer_on(stream: Stream, caller: Caller, service: Arc<Service>) -> Option<()> {
-    let deadline = Deadline::of(BEFORE);
+    let deadline = Deadline::start(BEFORE);
     let answering = service_fn(|request: Request<Incoming>| {
         let answering = service.answer(&caller, request, &deadline);
         async move { Ok::<_, Infallible>(answering.await) }

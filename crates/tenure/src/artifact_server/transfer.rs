@@ -30,7 +30,7 @@ pub(super) struct Deadline {
 
 impl Deadline {
     /// Returns a deadline for everything before an artifact.
-    pub(super) fn of(patience: Duration) -> Arc<Self> {
+    pub(super) fn start(patience: Duration) -> Arc<Self> {
         let end = Instant::now() + patience;
         Arc::new(Self {
             moments: Mutex::new((end, end)),
@@ -42,7 +42,7 @@ impl Deadline {
     }
 
     /// Starts the transfer of this many bytes.
-    fn begin(&self, bytes: u64, now: Instant) {
+    fn start_transfer(&self, bytes: u64, now: Instant) {
         *self.lock() = (now + STALL, now + STALL + Duration::from_secs(bytes / RATE));
     }
 
@@ -52,7 +52,7 @@ impl Deadline {
     }
 
     /// Returns the current end.
-    fn end(&self) -> Instant {
+    fn find_end(&self) -> Instant {
         let (next, last) = *self.lock();
         next.min(last)
     }
@@ -60,7 +60,7 @@ impl Deadline {
     /// Waits until the end.
     pub(super) async fn pass(&self) {
         loop {
-            let end = self.end();
+            let end = self.find_end();
             if end <= Instant::now() {
                 return;
             }
@@ -74,7 +74,7 @@ pub(super) fn send_artifact(artifact: ServedArtifact, deadline: &Arc<Deadline>) 
     let ServedArtifact {
         file, size, transfer, ..
     } = artifact;
-    deadline.begin(size, Instant::now());
+    deadline.start_transfer(size, Instant::now());
     let begun = (tokio::fs::File::from_std(file), size, transfer, Arc::clone(deadline));
     let pieces = stream::try_unfold(begun, |(mut file, left, transfer, deadline)| async move {
         deadline.advance(Instant::now());
@@ -117,7 +117,7 @@ mod tests {
     async fn as_much_is_sent_as_was_promised_or_it_fails() {
         let content = vec![7; 3 * PIECE as usize + 5];
         let size = content.len() as u64;
-        let deadline = Deadline::of(STALL);
+        let deadline = Deadline::start(STALL);
         let whole = send_artifact(artifact(&content, size), &deadline)
             .collect()
             .await
@@ -140,20 +140,20 @@ mod tests {
     #[tokio::test]
     async fn who_takes_nothing_is_left_and_who_takes_little_too() {
         let now = Instant::now();
-        let deadline = Deadline::of(Duration::ZERO);
+        let deadline = Deadline::start(Duration::ZERO);
         // The deadline has passed already.
         deadline.pass().await;
         let after = |seconds: u64| now + Duration::from_secs(seconds);
-        deadline.begin(100 * RATE, now);
-        assert_eq!(deadline.end(), now + STALL);
+        deadline.start_transfer(100 * RATE, now);
+        assert_eq!(deadline.find_end(), now + STALL);
         // Progress every ten seconds doesn't keep a transfer open forever.
         for seconds in (10..=90).step_by(10) {
             deadline.advance(after(seconds));
-            assert_eq!(deadline.end(), after(seconds) + STALL);
+            assert_eq!(deadline.find_end(), after(seconds) + STALL);
         }
         for seconds in (100..=120).step_by(10) {
             deadline.advance(after(seconds));
-            assert_eq!(deadline.end(), after(100) + STALL);
+            assert_eq!(deadline.find_end(), after(100) + STALL);
         }
     }
 }

@@ -54,7 +54,7 @@ impl Adopt {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         let cluster = Cluster::connect(&self.connect).await?;
         cluster.check_right(&self.tenant).await?;
-        let (realm, tenant) = self.read_realm(&cluster).await?;
+        let (tenancy_facts, tenant) = self.read_tenants(&cluster).await?;
         let facts = TenantFacts::from(&tenant);
         let mut names = self.namespaces.clone();
         names.sort_unstable();
@@ -63,8 +63,8 @@ impl Adopt {
         let mut adoptions = Vec::new();
         for name in &names {
             let object = read_object(&cluster.namespaces, name).await?;
-            let adoption =
-                adoption::plan_adoption(&realm, &facts, &object).map_err(|denial| Failure::negative(denial.message))?;
+            let adoption = adoption::plan_adoption(&tenancy_facts, &facts, &object)
+                .map_err(|denial| Failure::negative(denial.message))?;
             let uid = ObjectView::of(&object).read_text("/metadata/uid").to_owned();
             adoptions.push((adoption, uid));
         }
@@ -89,14 +89,14 @@ impl Adopt {
         self.record(&cluster, tenant, &recorded.collect::<Vec<_>>(), &parameters)
             .await?;
         for (adoption, _) in &adoptions {
-            self.tell(adoption);
+            self.print_adoption(adoption);
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// Reads all Tenants, and the named one.
-    async fn read_realm(&self, cluster: &Cluster) -> Result<(TenancyFacts, Tenant), Failure> {
-        let mut realm = TenancyFacts {
+    async fn read_tenants(&self, cluster: &Cluster) -> Result<(TenancyFacts, Tenant), Failure> {
+        let mut tenancy_facts = TenancyFacts {
             settings: Settings {
                 platform_namespace: PLATFORM_NAMESPACE.to_owned(),
                 ..Settings::default()
@@ -111,7 +111,7 @@ impl Adopt {
                 let object = serde_json::to_value(object).map_err(|error| Failure::internal(error.to_string()))?;
                 // The namespaces of an unreadable Tenant are unknown, so the command fails.
                 let tenant = read_tenant(object)?;
-                realm.tenants.push(TenantFacts::from(&tenant));
+                tenancy_facts.tenants.push(TenantFacts::from(&tenant));
                 if tenant.metadata.name.as_ref() == Some(&self.tenant) {
                     named = Some(tenant);
                 }
@@ -124,7 +124,7 @@ impl Adopt {
         let named = named.ok_or_else(|| {
             Failure::negative(format!("there is no Tenant {}", self.tenant)).hint("kubectl get tenants lists them")
         })?;
-        Ok((realm, named))
+        Ok((tenancy_facts, named))
     }
 
     /// Writes the record if it is unchanged since the read, because other writers may change it.
@@ -159,7 +159,7 @@ impl Adopt {
         Ok(())
     }
 
-    fn tell(&self, adoption: &Adoption) {
+    fn print_adoption(&self, adoption: &Adoption) {
         let is_changed = adoption.patch.is_some() || !adoption.is_recorded;
         let how = match (is_changed, self.dry_run) {
             (true, true) => " (dry run)",

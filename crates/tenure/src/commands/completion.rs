@@ -9,7 +9,7 @@ use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
 
 use crate::connect::{Connect, find_flag};
-use crate::kind_lists::{OURS, RECONCILED, STANDING, WITH_RESULTS};
+use crate::kind_lists::{EVENT_DRIVEN, OURS, RECONCILED, WITH_RESULTS};
 use crate::resources::{self, Resource};
 use crate::{completion_words, failure::Failure, output};
 
@@ -79,7 +79,7 @@ fn accepts_kind(command: &str, resource: &Resource) -> bool {
     let kind = (resource.group.as_str(), resource.kind.as_str());
     match command {
         "reconcile" => RECONCILED.contains(&kind),
-        "suspend" | "resume" => RECONCILED.contains(&kind) || STANDING.contains(&kind),
+        "suspend" | "resume" => RECONCILED.contains(&kind) || EVENT_DRIVEN.contains(&kind),
         "tree" | "diff" => WITH_RESULTS.contains(&kind),
         "export" => OURS.contains(&resource.full_name().as_str()),
         _ => true,
@@ -108,7 +108,7 @@ mod tests {
             ("notification.toolkit.fluxcd.io", "alerts", "Alert"),
             ("tenure.dev", "surfaces", "Surface"),
         ]
-        .map(|(group, plural, kind)| Resource::named(group, plural, kind))
+        .map(|(group, plural, kind)| Resource::from_names(group, plural, kind))
         .into();
         let check = |command: &str, current: &str, expected: &[&str]| {
             assert_eq!(list_kinds(command, current, &served), expected, "{command}");
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn names_follow_their_kind() {
-        let served = [Resource::named("tenure.dev", "surfaces", "Surface")];
+        let served = [Resource::from_names("tenure.dev", "surfaces", "Surface")];
         let check = |line: &str, expected: bool| {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
             assert_eq!(kind_before(&words, &served).is_some(), expected, "{line}");

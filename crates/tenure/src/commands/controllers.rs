@@ -215,7 +215,7 @@ impl ControllerSettings {
     pub(crate) fn allow_sources(addresses: &[String]) -> Result<Self, Failure> {
         Ok(Self {
             allowed_sources: parse_allowances("--allow-source", addresses)?,
-            ..Self::of(EnabledKinds::default(), None)
+            ..Self::with_defaults(EnabledKinds::default(), None)
         })
     }
 
@@ -223,11 +223,11 @@ impl ControllerSettings {
     pub(crate) fn only_tenants() -> Result<Self, Failure> {
         let switches = tenure_controllers::read_switches("tenant");
         let switches = switches.map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(Self::of(switches, Some(LaneLocation::Task)))
+        Ok(Self::with_defaults(switches, Some(LaneLocation::Task)))
     }
 
     /// Returns the defaults for the enabled controllers.
-    fn of(switches: EnabledKinds, lanes: Option<LaneLocation>) -> Self {
+    fn with_defaults(switches: EnabledKinds, lanes: Option<LaneLocation>) -> Self {
         Self {
             switches,
             lanes,
@@ -584,7 +584,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_none_is_told_with_its_flag() {
+    fn an_invalid_range_is_reported_with_its_flag() {
         let failure = read_policies(&["--cluster-range", "10.0.0.0/40"]).expect_err("a failure");
         assert!(failure.message.starts_with("--cluster-range: "), "{}", failure.message);
     }

@@ -111,8 +111,8 @@ impl Install {
         for object in &objects {
             make_room(&client, &installation, object).await?;
         }
-        let tell = |name| output::print_line(format!("applied {name}"));
-        installation::apply_in_order(&installation, &objects, tell).await?;
+        let print_applied = |name| output::print_line(format!("applied {name}"));
+        installation::apply_in_order(&installation, &objects, print_applied).await?;
         for namespace in list_owned(&client).await? {
             if !self.owned.contains(&namespace) {
                 let binding = customizer::make_rights_in(&namespace, Profile::Restricted);

@@ -1,4 +1,4 @@
-//! `tenure delete`: deletes objects that Tenure reconciles, after it has said what goes with them. Each deletion is of the object that was shown: by its uid.
+//! `tenure delete`: deletes objects that Tenure reconciles, after it has listed all objects that are deleted with them. Each deletion has the uid of the shown object.
 
 use std::process::ExitCode;
 
@@ -110,7 +110,7 @@ impl Delete {
         }
         let progress = Progress::start();
         for one in &doomed {
-            progress.begin(format!("deleting {}", one.subject()));
+            progress.print_action(format!("deleting {}", one.subject()));
             match one.delete().await? {
                 true => progress.succeed(format!("{} deleted", one.subject())),
                 false => progress.succeed(format!(

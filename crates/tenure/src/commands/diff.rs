@@ -69,7 +69,7 @@ enum Form {
 impl Diff {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         let progress = Progress::start();
-        match interruption::until_interrupted(self.look(&progress)).await? {
+        match interruption::until_interrupted(self.show_differences(&progress)).await? {
             Ended::Done(ended) => ended.map_err(Failure::never_negative),
             Ended::Interrupted => {
                 progress.warn("interrupted: every request was a read or a dry run, so nothing was written");
@@ -78,7 +78,7 @@ impl Diff {
         }
     }
 
-    async fn look(&self, progress: &Progress) -> Result<ExitCode, Failure> {
+    async fn show_differences(&self, progress: &Progress) -> Result<ExitCode, Failure> {
         let (kind, name) = targets::Asked::read_one(&self.object)?;
         let folder = find_existing(&self.path)?;
         let client = self.connect.client().await?;
@@ -177,7 +177,7 @@ impl Diff {
             .boxed()
         };
         let subject = format!("Kustomization/{namespace}/{name}");
-        progress.begin(format!("planning {subject} as {account}"));
+        progress.print_action(format!("planning {subject} as {account}"));
         let preview = Preview {
             kustomization,
             placement,

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_folder_is_told_to_who_asks() {
+    async fn the_stand_in_reports_its_folder() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(serve(listener, Bytes::from_static(b"/some/folder")));

@@ -119,9 +119,9 @@ impl LaneInPod {
         };
         let end = CancellationToken::new();
         let ending = async {
-            let told = interruption::wait_for_signal().await;
+            let signalled = interruption::wait_for_signal().await;
             end.cancel();
-            match told {
+            match signalled {
                 Ok(()) => std::future::pending().await,
                 Err(failure) => failure,
             }

@@ -160,7 +160,7 @@ impl Run {
             ended = &mut leading => return finish_run(ended),
             () = served => {}
             () = allocator::give_back_freed_memory() => {}
-            told = interruption::wait_for_signal() => told?,
+            signalled = interruption::wait_for_signal() => signalled?,
         }
         output::print_note("ending: attempts in progress end first, then the Lease is released");
         shutdown.cancel();

@@ -34,7 +34,7 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let (mut lookout, id) = InspectionClient::begin(&self.object, &self.connect, &self.scope).await?;
+        let (mut lookout, id) = InspectionClient::connect(&self.object, &self.connect, &self.scope).await?;
         let traced = loop {
             match trace_origin(&id, &lookout.found) {
                 Ok(traced) => break traced,

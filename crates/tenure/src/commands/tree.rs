@@ -49,7 +49,7 @@ fn parse_depth(text: &str) -> Result<usize, String> {
 
 impl Tree {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let (mut lookout, id) = InspectionClient::begin(&self.object, &self.connect, &self.scope).await?;
+        let (mut lookout, id) = InspectionClient::connect(&self.object, &self.connect, &self.scope).await?;
         if !tree::has_children(&id) {
             return Err(
                 Failure::usage(format!("a {} has no results to show", id.kind)).hint(format!(
@@ -71,7 +71,7 @@ impl Tree {
         let root = loop {
             match tree::build_tree(&id, &lookout.found, &extent) {
                 Ok(root) => break root,
-                Err(wanted) => lookout.look(wanted).await,
+                Err(wanted) => lookout.read_objects(wanted).await,
             }
         };
         match self.output {

@@ -109,16 +109,16 @@ impl Uninstall {
         leadership: &mut Leadership,
         progress: &Progress,
     ) -> Result<Plan, Failure> {
-        progress.begin("ending the controllers");
+        progress.print_action("ending the controllers");
         cluster.end_controllers(plan, choice).await?;
         let waiting = progress.wait("the controllers to end");
         let patience = Duration::from_secs(self.wait);
         leadership.win(cluster, patience).await?;
         leadership.win_shards(cluster, patience).await?;
         drop(waiting);
-        progress.begin("removing finalizers and objects");
-        let told = |done: &str| output::print_line(done);
-        let finished = cluster.finish(choice, leadership, told).await?;
+        progress.print_action("removing finalizers and objects");
+        let print_progress = |done: &str| output::print_line(done);
+        let finished = cluster.finish(choice, leadership, print_progress).await?;
         progress.succeed("the installation is removed");
         Ok(finished)
     }

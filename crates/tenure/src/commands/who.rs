@@ -85,7 +85,7 @@ impl Who {
         // A field in the status that the user names is shown.
         owned.retain(|owned| self.status || field.is_some() || !owned.is_status());
         let left_out = all - owned.len();
-        let provenance = Provenance::of(&client, &object, &artifacts).await;
+        let provenance = Provenance::find(&client, &object, &artifacts).await;
         let address = Address {
             group: resource.group.clone(),
             resource: resource.plural.clone(),

@@ -280,10 +280,10 @@ mod tests {
     impl Flags {
         /// What any installation has.
         pub(crate) fn any() -> Self {
-            Self::of(&["--image=tenure:1", "--unpinned-image"])
+            Self::from_words(&["--image=tenure:1", "--unpinned-image"])
         }
 
-        fn of(words: &[&str]) -> Self {
+        fn from_words(words: &[&str]) -> Self {
             let words = std::iter::once("install").chain(words.iter().copied());
             let line = Line::try_parse_from(words).expect("flags");
             assert!(!line.without_deployment);
@@ -293,7 +293,7 @@ mod tests {
 
     fn read(words: &[&str], arguments: &[&str]) -> Result<PlannedWorkload, Failure> {
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
-        Flags::of(words).read(&arguments, &[])
+        Flags::from_words(words).read(&arguments, &[])
     }
 
     #[test]
@@ -363,7 +363,7 @@ mod tests {
             assert_eq!((served.replicas, served.has_artifacts()), (1, true));
             let failure = read(&[flag, "--replicas=2"]).expect_err("refused");
             assert!(failure.message.contains("--replicas 2"), "{}", failure.message);
-            let flags = Flags::of(&[image[0], image[1], flag]);
+            let flags = Flags::from_words(&[image[0], image[1], flag]);
             let failure = flags.read(&[], &["a".to_owned()]).expect_err("refused");
             assert!(failure.message.contains("--shard"), "{}", failure.message);
         }

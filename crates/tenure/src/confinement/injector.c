@@ -81,10 +81,10 @@ static void inject(char *line, int out) {
     long result = by_gate ? enter_by_gate_of_32_bits(number)
                           : syscall(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
     int error = errno;
-    char said[64];
-    int length = snprintf(said, sizeof said, "%ld %d", result, result == -1 ? error : 0);
-    /* What the call itself closed or led elsewhere is not told, and counts as let through. */
-    if (write(out, said, length) != length) _exit(1);
+    char result_line[64];
+    int length = snprintf(result_line, sizeof result_line, "%ld %d", result, result == -1 ? error : 0);
+    /* If the call itself closed or redirected the pipe, no result arrives, and the call counts as allowed. */
+    if (write(out, result_line, length) != length) _exit(1);
     _exit(0);
 }
 
@@ -105,13 +105,13 @@ int main(int argc, char **argv) {
             inject(line, ends[1]);
         }
         close(ends[1]);
-        char said[64] = {0};
-        ssize_t length = read(ends[0], said, sizeof said - 1);
+        char result_line[64] = {0};
+        ssize_t length = read(ends[0], result_line, sizeof result_line - 1);
         close(ends[0]);
         int status;
         if (waitpid(child, &status, 0) != child) fail("an end");
         if (WIFSIGNALED(status)) printf("signal %d\n", WTERMSIG(status));
-        else if (length > 0) printf("%s\n", said);
+        else if (length > 0) printf("%s\n", result_line);
         else printf("ended %d\n", WEXITSTATUS(status));
     }
     return 0;

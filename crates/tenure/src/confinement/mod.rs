@@ -238,8 +238,8 @@ mod tests {
             std::fs::remove_dir_all(own.join("folder")).unwrap();
             std::thread::spawn(|| 7).join().unwrap();
             given.write_all(b"words").unwrap();
-            let mut heard = [0; 5];
-            peer.read_exact(&mut heard).unwrap();
+            let mut received = [0; 5];
+            peer.read_exact(&mut received).unwrap();
             // The denied uses.
             if has("Landlock") {
                 for file in [other.join("file"), "/etc/passwd".into(), "/proc/self/environ".into()] {

@@ -79,7 +79,7 @@ async fn who_is_no_lanes_pod_is_not_let_in() {
     let version = env!("CARGO_PKG_VERSION");
     let try_in = async |greeting: Vec<u8>| {
         let (mut lane, hub) = connect().await;
-        lane.write_all(&greeting).await.expect("said");
+        lane.write_all(&greeting).await.expect("a sent greeting");
         let _no_more_comes = lane.shutdown().await;
         gate.let_in(Either::Left(hub)).await.expect_err("nobody leads here")
     };
@@ -92,8 +92,11 @@ async fn who_is_no_lanes_pod_is_not_let_in() {
         ("of the hub", "is not the account of a lane"),
         ("of a tenant", "is not the account of a lane"),
     ] {
-        let told = try_in(greet(token, version)).await;
-        assert!(told.contains(refused) && !told.contains("sesame"), "{token}: {told}");
+        let answer = try_in(greet(token, version)).await;
+        assert!(
+            answer.contains(refused) && !answer.contains("sesame"),
+            "{token}: {answer}"
+        );
     }
     let before = asked.load(Ordering::SeqCst);
     for (greeting, refused) in [
@@ -103,8 +106,8 @@ async fn who_is_no_lanes_pod_is_not_let_in() {
         (greet(&"x".repeat(20_000), version), "no greeting"),
         (Vec::new(), "no greeting"),
     ] {
-        let told = try_in(greeting).await;
-        assert!(told.contains(refused), "{told}");
+        let answer = try_in(greeting).await;
+        assert!(answer.contains(refused), "{answer}");
     }
     assert_eq!(
         asked.load(Ordering::SeqCst),
@@ -141,7 +144,7 @@ async fn a_flood_before_anything_is_proven_leaves_room_for_others_and_asks_nobod
     assert_eq!(closed, 8);
     // A client at another address is served: it gets an answer to an invalid handshake.
     let mut other = connect_from(Ipv4Addr::new(127, 0, 0, 2)).await;
-    other.write_all(b"no handshake").await.expect("said");
+    other.write_all(b"no handshake").await.expect("a sent greeting");
     let mut answer = Vec::new();
     let _reset_after_it = other.read_to_end(&mut answer).await;
     assert_eq!(answer.first(), Some(&21), "an alert of TLS: {answer:?}");

@@ -28,7 +28,7 @@ pub(crate) use send::{Sending, start};
 use span_collection::SpanCollection;
 
 /// The fields of a span that are exported.
-const TOLD: [&str; 5] = ["kind", "namespace", "name", "revision", "reason"];
+const EXPORTED_FIELDS: [&str; 5] = ["kind", "namespace", "name", "revision", "reason"];
 /// The name of an attempt's span.
 const ATTEMPT: &str = "reconcile";
 /// The longest exported value, in bytes.
@@ -60,7 +60,7 @@ fn take_span(span: Span) {
     if let Some(queue) = QUEUE.get() {
         queue.push(span);
     } else if let Some(gathering) = GATHERING.get() {
-        gathering.take(span);
+        gathering.record_span(span);
     }
 }
 
@@ -135,7 +135,7 @@ impl Visit for Open {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let Some(name) = TOLD.into_iter().find(|name| *name == field.name()) else {
+        let Some(name) = EXPORTED_FIELDS.into_iter().find(|name| *name == field.name()) else {
             return;
         };
         let value = cut_value(value);
@@ -221,26 +221,26 @@ mod tests {
     fn what_a_lane_tells_has_identifiers_of_the_hubs() {
         let outbox = SpanOutbox::default();
         let gathering = SpanCollection::new(outbox.clone());
-        let at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        let time_at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
         let span = |id, parent, name, attributes| Span {
             trace: 7,
             id,
             parent,
             name,
-            begun: at(id),
-            ended: at(id + 10),
+            begun: time_at(id),
+            ended: time_at(id + 10),
             attributes,
         };
-        gathering.take(span(
+        gathering.record_span(span(
             3,
             Some(2),
             "fetch",
             vec![("revision", "main@sha1:one".to_owned())],
         ));
-        gathering.take(span(2, Some(1), "plan", Vec::new()));
+        gathering.record_span(span(2, Some(1), "plan", Vec::new()));
         // Spans with an unknown name, or of an unknown attempt, are not exported.
-        gathering.take(span(4, Some(1), "password", Vec::new()));
-        gathering.take(Span {
+        gathering.record_span(span(4, Some(1), "password", Vec::new()));
+        gathering.record_span(Span {
             trace: 8,
             ..span(9, Some(8), "render", Vec::new())
         });
@@ -250,9 +250,11 @@ mod tests {
             ("name", "web".to_owned()),
             ("reason", "Succeeded".to_owned()),
         ];
-        gathering.take(span(1, None, ATTEMPT, object.clone()));
-        let told = outbox.take_all();
-        let [attempt] = told.as_slice() else { panic!("{told:?}") };
+        gathering.record_span(span(1, None, ATTEMPT, object.clone()));
+        let attempts = outbox.take_all();
+        let [attempt] = attempts.as_slice() else {
+            panic!("{attempts:?}")
+        };
         let spans = write_spans(attempt.clone());
         let named = |name: &str| spans.iter().find(|span| span.name == name).unwrap();
         let (root, plan, fetch) = (named(ATTEMPT), named("plan"), named("fetch"));
@@ -263,7 +265,7 @@ mod tests {
         );
         assert_eq!(
             (root.attributes.clone(), root.begun, root.ended),
-            (object, at(1), at(11))
+            (object, time_at(1), time_at(11))
         );
         assert_eq!(fetch.attributes, [("revision", "main@sha1:one".to_owned())]);
         assert!(
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_revisions_and_reasons_are_told_of_a_span() {
+    fn a_span_reports_only_names_revisions_and_reasons() {
         let queue = TRIED.get_or_init(|| Arc::new(Queue::new(16)));
         let collector = Collector {
             take: |span| TRIED.get().into_iter().for_each(|queue| queue.push(span.clone())),
@@ -296,7 +298,7 @@ mod tests {
                 tracing::Span::current().record("revision", "x".repeat(LONGEST * 2));
             });
         });
-        let spans = queue.take(16);
+        let spans = queue.take_oldest(16);
         let [inner, outer] = spans.as_slice() else {
             panic!("two spans are wanted: {spans:?}")
         };
@@ -304,8 +306,8 @@ mod tests {
         assert_eq!((inner.trace, inner.parent), (outer.trace, Some(outer.id)));
         assert!(inner.attributes.is_empty() && outer.parent.is_none() && inner.id != outer.id);
         assert!(outer.begun <= inner.begun && inner.ended <= outer.ended);
-        let told: Vec<&str> = outer.attributes.iter().map(|(name, _)| *name).collect();
-        assert_eq!(told, ["kind", "name", "revision"]);
+        let attribute_names: Vec<&str> = outer.attributes.iter().map(|(name, _)| *name).collect();
+        assert_eq!(attribute_names, ["kind", "name", "revision"]);
         assert!(!format!("{spans:?}").contains("sesame"));
         assert!(outer.attributes.iter().all(|(_, value)| value.len() <= LONGEST));
     }

@@ -85,14 +85,14 @@ mod tests {
 
     #[test]
     fn a_request_has_the_form_that_collectors_take() {
-        let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
+        let time_at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
         let span = Span {
             trace: 0xabc,
             id: 0x12,
             parent: Some(0x34),
             name: "fetch",
-            begun: at(1),
-            ended: at(2),
+            begun: time_at(1),
+            ended: time_at(2),
             attributes: vec![
                 ("kind", "GitRepository".to_owned()),
                 ("reason", "GitOperationFailed".to_owned()),

@@ -42,7 +42,7 @@ impl Queue {
     }
 
     /// Takes the oldest spans, up to a number.
-    pub(super) fn take(&self, most: usize) -> Vec<Span> {
+    pub(super) fn take_oldest(&self, most: usize) -> Vec<Span> {
         let mut spans = self.spans.lock();
         let count = spans.len().min(most);
         spans.drain(..count).collect()
@@ -54,7 +54,7 @@ impl Queue {
     }
 
     /// Returns the number of dropped spans since the start.
-    pub(super) fn dropped(&self) -> u64 {
+    pub(super) fn count_dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
@@ -84,12 +84,12 @@ mod tests {
                 attributes: Vec::new(),
             });
         }
-        assert_eq!(queue.dropped(), 2);
+        assert_eq!(queue.count_dropped(), 2);
         let ids = |spans: Vec<Span>| spans.into_iter().map(|span| span.id).collect::<Vec<_>>();
-        assert_eq!(ids(queue.take(2)), [1, 2]);
-        assert_eq!(ids(queue.take(2)), [3]);
-        assert!(queue.take(2).is_empty());
+        assert_eq!(ids(queue.take_oldest(2)), [1, 2]);
+        assert_eq!(ids(queue.take_oldest(2)), [3]);
+        assert!(queue.take_oldest(2).is_empty());
         queue.count_lost(4);
-        assert_eq!(queue.dropped(), 6);
+        assert_eq!(queue.count_dropped(), 6);
     }
 }

@@ -80,12 +80,12 @@ async fn send_until(client: kube::Client, queue: Arc<Queue>, end: CancellationTo
             let spans = if is_second_try {
                 std::mem::take(&mut again)
             } else {
-                queue.take(BATCH)
+                queue.take_oldest(BATCH)
             };
             if spans.is_empty() {
                 break;
             }
-            match send_spans(&client, &spans, queue.dropped()).await {
+            match send_spans(&client, &spans, queue.count_dropped()).await {
                 Ok(()) => was_taken = true,
                 Err(problem) => {
                     if was_taken {

@@ -27,7 +27,7 @@ impl SpanCollection {
     }
 
     /// Takes a finished span. Parts end before the spans that contain them.
-    pub(super) fn take(&self, span: Span) {
+    pub(super) fn record_span(&self, span: Span) {
         if span.parent.is_none() {
             let parts = self.parts.lock().remove(&span.trace).unwrap_or_default();
             self.outbox.push(describe_attempt(span, &parts));

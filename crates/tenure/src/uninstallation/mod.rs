@@ -68,9 +68,9 @@ impl Uninstallation {
     }
 
     /// Deletes policies that another version made and this version doesn't make, and reports each.
-    pub(crate) async fn delete_left_over(&self, tell: impl Fn(&str)) -> Result<(), Failure> {
+    pub(crate) async fn delete_left_over(&self, report: impl Fn(&str)) -> Result<(), Failure> {
         let steps = self.list_left_over().await?;
-        self.write_all(&steps, tell).await
+        self.write_all(&steps, report).await
     }
 
     /// Executes the first stages, up to the removal of the controllers.
@@ -97,7 +97,7 @@ impl Uninstallation {
         &self,
         choice: RemovalChoice,
         leadership: &mut Leadership,
-        tell: impl Fn(&str),
+        report: impl Fn(&str),
     ) -> Result<Plan, Failure> {
         let mut last = String::new();
         for _ in 0..ROUNDS {
@@ -111,7 +111,7 @@ impl Uninstallation {
             }
             for steps in stage.chunks(WRITES_PER_RENEWAL) {
                 leadership.hold(self).await?;
-                self.write_all(steps, &tell).await?;
+                self.write_all(steps, &report).await?;
             }
         }
         Err(Failure::environment(format!(
@@ -120,14 +120,14 @@ impl Uninstallation {
         .hint("end the other writer of these objects, and try again"))
     }
 
-    async fn write_all(&self, steps: &[Step], tell: impl Fn(&str)) -> Result<(), Failure> {
+    async fn write_all(&self, steps: &[Step], report: impl Fn(&str)) -> Result<(), Failure> {
         let mut writes = futures::stream::iter(steps)
             .map(|step| async move { (step, self.write(step).await) })
             .buffer_unordered(AT_ONCE);
         while let Some((step, written)) = writes.next().await {
             *self.attempts.lock().entry(step.path.clone()).or_default() += 1;
             match written {
-                Ok(()) => tell(&step.says),
+                Ok(()) => report(&step.says),
                 // The object is gone or has changed, so the next round plans it again.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => {

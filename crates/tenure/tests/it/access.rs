@@ -12,19 +12,19 @@ const FINGERPRINT: &str = "SHA256:VFujM5k/lqpCmwwyCY9WqjvuWbaCfGdXgtR4w/5qXMY";
 /// Runs the audit, checks the exit code, and checks that neither output has a value in plain form or in the API server's encoding.
 fn audit(place: &Place, arguments: &[&str], code: i32) -> (String, String) {
     let output = place.run(&[&["access", "audit", "-n", "shop"], arguments].concat());
-    let told = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told:?}");
+    let outputs = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {outputs:?}");
     // `canary-5af1` in base64, for every start position in a value.
     for value in [CANARY, "Y2FuYXJ5LTVhZj", "NhbmFyeS01YW", "jYW5hcnktNWFm"] {
-        assert!(!told.iter().any(|text| text.contains(value)), "{value}: {told:?}");
+        assert!(!outputs.iter().any(|text| text.contains(value)), "{value}: {outputs:?}");
     }
-    let [out, error] = told;
+    let [out, error] = outputs;
     (out, error)
 }
 
-fn check(told: &str, words: &[&str]) {
+fn check(text: &str, words: &[&str]) {
     for word in words {
-        assert!(told.contains(word), "{word:?} is not in {told}");
+        assert!(text.contains(word), "{word:?} is not in {text}");
     }
 }
 
@@ -69,7 +69,7 @@ async fn set() -> Place {
 }
 
 #[tokio::test]
-async fn every_credential_is_told_and_no_value_is() {
+async fn every_credential_is_reported_and_no_value_is() {
     let place = set().await;
     let data = place.folder.path().join("data");
     grant(&data, "edna", "edit").await;
@@ -97,8 +97,8 @@ async fn every_credential_is_told_and_no_value_is() {
     ];
     check(&text, &words);
     let (text, _) = audit(&place, &["-o", "json"], 0);
-    let told: Value = serde_json::from_str(&text).unwrap();
-    let credentials = told["credentials"].as_array().unwrap();
+    let report: Value = serde_json::from_str(&text).unwrap();
+    let credentials = report["credentials"].as_array().unwrap();
     let names: Vec<&str> = credentials.iter().filter_map(|one| one["name"].as_str()).collect();
     assert_eq!(names, ["credentials", "keys-app-deploy-key", "login", "none", "ssh"]);
     assert_eq!(credentials[4]["fingerprint"], FINGERPRINT);
@@ -108,7 +108,7 @@ async fn every_credential_is_told_and_no_value_is() {
 }
 
 #[tokio::test]
-async fn each_is_told_what_he_may_look_at() {
+async fn each_user_sees_only_the_readable_part() {
     let place = set().await;
     let data = place.folder.path().join("data");
     // A user that may read the namespace with its Secrets and bindings, and nothing cluster-wide.
@@ -139,9 +139,9 @@ async fn each_is_told_what_he_may_look_at() {
     ];
     check(&text, &words);
     let (text, _) = audit(&place, &["--kubeconfig", &victor, "-o", "json"], 1);
-    let told: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(told["credentials"][0]["verdict"], "unjudged");
-    assert_eq!(told["credentials"][0]["readers"]["namespace"]["known"], false);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["credentials"][0]["verdict"], "unjudged");
+    assert_eq!(report["credentials"][0]["readers"]["namespace"]["known"], false);
 
     // Neither user sees another namespace.
     place.check(

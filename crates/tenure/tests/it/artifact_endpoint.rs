@@ -27,7 +27,7 @@ struct Reply {
 }
 
 /// Sends a head unchanged, and begins to read the answer.
-fn begin(port: u16, head: &str) -> TcpStream {
+fn send_head(port: u16, head: &str) -> TcpStream {
     let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
     line.write_all(format!("{head}\r\nhost: artifacts\r\n\r\n").as_bytes())
         .unwrap();
@@ -50,7 +50,7 @@ fn read_status(head: &str) -> u16 {
 }
 
 fn send(port: u16, head: &str) -> Reply {
-    let mut line = begin(port, head);
+    let mut line = send_head(port, head);
     let head = read_head(&mut line);
     let mut body = Vec::new();
     let _hung_up = line.read_to_end(&mut body);
@@ -101,14 +101,14 @@ impl Admin {
     async fn wait_for_artifact(&self, (kind, namespace, name): (&str, &str, &str), before: &str) -> Value {
         let object = json!({"apiVersion": SOURCES, "kind": kind, "metadata": {"namespace": namespace}});
         let api = self.api(&object);
-        let look = || async {
+        let read_artifact = || async {
             let found = api.get(name).await.map_err(|error| error.to_string())?;
             let artifact = found.data["status"]["artifact"].clone();
-            let told = artifact["digest"].as_str().unwrap_or_default();
-            let is_new = !told.is_empty() && told != before;
+            let digest = artifact["digest"].as_str().unwrap_or_default();
+            let is_new = !digest.is_empty() && digest != before;
             is_new.then_some(artifact).ok_or_else(|| format!("{:#}", found.data))
         };
-        eventually(SOON, look).await.unwrap()
+        eventually(SOON, read_artifact).await.unwrap()
     }
 
     /// Creates an account and returns its token.
@@ -271,14 +271,14 @@ async fn serve_all(lanes: &str) {
     ] {
         let artifact = admin.wait_for_artifact((kind, "blue", name), "").await;
         let path = path_of(&artifact, open);
-        let told = artifact["digest"].as_str().unwrap();
-        let hex = told.strip_prefix("sha256:").unwrap();
+        let digest = artifact["digest"].as_str().unwrap();
+        let hex = digest.strip_prefix("sha256:").unwrap();
         assert_eq!(path, format!("/{}/blue/{name}/{hex}.tar.gz", kind.to_lowercase()));
         for (port, token) in [(open, None), (proven, Some(reader.as_str()))] {
             let reply = get(port, &path, token);
             assert_eq!(reply.status, 200, "{reply:?}");
             // The answer has exactly the bytes of the digest in the status, which Flux's clients check.
-            assert_eq!(compute_digest(&reply.body), told);
+            assert_eq!(compute_digest(&reply.body), digest);
             assert_eq!(artifact["size"], reply.body.len());
             let length = format!("content-length: {}\r\n", reply.body.len());
             for header in [&length, "content-type: application/gzip\r\n", "last-modified: "] {
@@ -305,8 +305,8 @@ async fn serve_all(lanes: &str) {
         for (port, token) in [(open, None), (proven, Some(reader.as_str()))] {
             let reply = get(port, &odd, token);
             assert!([400, 403, 404].contains(&reply.status), "{odd}: {reply:?}");
-            let said = String::from_utf8_lossy(&reply.body);
-            assert!(!said.contains("sha256") && !said.contains("root:"), "{odd}: {said}");
+            let body = String::from_utf8_lossy(&reply.body);
+            assert!(!body.contains("sha256") && !body.contains("root:"), "{odd}: {body}");
         }
     }
     // A user without the right to get an object gets the same answer for an existing and a missing one.
@@ -319,11 +319,11 @@ async fn serve_all(lanes: &str) {
     repository.commit([("a.yaml", "a: 2\n")], "second").await.unwrap();
     let before = first["digest"].as_str().unwrap();
     let second = admin.wait_for_artifact(("GitRepository", "blue", "app"), before).await;
-    let look = || async {
+    let read_state = || async {
         let statuses = [&path, &path_of(&second, open)].map(|path| get(open, path, None).status);
         (statuses == [404, 200]).then_some(()).ok_or(format!("{statuses:?}"))
     };
-    eventually(SOON, look).await.unwrap();
+    eventually(SOON, read_state).await.unwrap();
     // Neither a forged digest nor a forged address in a status opens an artifact.
     check_forged(&admin, &path_of(&second, open), open).await;
     let sources =
@@ -426,7 +426,7 @@ async fn who_reads_slowly_keeps_nobody_else_waiting() {
     let mut held = Vec::new();
     let mut refused = Vec::new();
     for _ in 0..20 {
-        let mut line = begin(port, &request);
+        let mut line = send_head(port, &request);
         match read_status(&read_head(&mut line)) {
             200 => held.push(line),
             status => refused.push(status),

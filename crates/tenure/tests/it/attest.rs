@@ -84,7 +84,9 @@ async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
     // This server serves no HelmRelease.
     let untried = outcomes(&report, "not-tried");
     assert!(
-        untried.iter().all(|said| said.starts_with("\"chart-of-a-neighbour\"")),
+        untried
+            .iter()
+            .all(|outcome| outcome.starts_with("\"chart-of-a-neighbour\"")),
         "{untried:#?}"
     );
     assert!(outcomes(&report, "held").len() >= 134, "{report:#}");
@@ -94,21 +96,25 @@ async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
         held.contains(&"\"reach\": \"nothing beyond its own namespaces\"".to_owned()),
         "{held:#?}"
     );
-    let edits: Vec<&String> = held.iter().filter(|said| said.starts_with("\"hand-edit")).collect();
+    let edits: Vec<&String> = held
+        .iter()
+        .filter(|outcome| outcome.starts_with("\"hand-edit"))
+        .collect();
     assert_eq!(edits.len(), 7, "{held:#?}");
     for part in [
         "/attest-managed, GitRepository ",
         "/attest-absent, path ./attest, attest@sha1:0000",
     ] {
-        assert!(edits.iter().all(|said| said.contains(part)), "{part}: {edits:#?}");
+        assert!(edits.iter().all(|outcome| outcome.contains(part)), "{part}: {edits:#?}");
     }
     // The intended rule stopped each attack: RBAC gives the owner the rights that the rules deny.
     for result in report["results"].as_array().unwrap() {
-        let (stop, said) = (result["stop"].as_str().unwrap(), result["said"].as_str().unwrap());
-        let by_rule =
-            said == "it was accepted, and had no effect" || said.ends_with(&format!("({stop})")) || said.len() >= 512;
+        let (stop, message) = (result["stop"].as_str().unwrap(), result["said"].as_str().unwrap());
+        let by_rule = message == "it was accepted, and had no effect"
+            || message.ends_with(&format!("({stop})"))
+            || message.len() >= 512;
         // The rules of namespaces deny the controller's write before its own bounds do.
-        let by_another = stop == "controller-rights" && said.ends_with("(namespace-membership)");
+        let by_another = stop == "controller-rights" && message.ends_with("(namespace-membership)");
         // The search for reached rights is no request, and neither is the controllers' answer about an AccessProvider's pattern.
         assert!(
             matches!(stop, "rbac" | "reach" | "controllers") || by_rule || by_another || result["outcome"] != "held",
@@ -149,7 +155,7 @@ async fn a_binding_that_is_too_wide_is_found() {
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/too-wide",
     )
     .await;
-    let said = [
+    let expected = [
         "did not hold: neighbours-secrets: an owner reads another tenant's Secrets\n",
         "did not hold: neighbours-secrets-by-account:",
         "did not hold: secrets-of-the-platform:",
@@ -158,7 +164,7 @@ async fn a_binding_that_is_too_wide_is_found() {
         "did not hold: author-reads-secrets-of-the-platform:",
         "5 did not hold",
     ];
-    place.check(&["attest", "--yes"], 1, &said, &[]);
+    place.check(&["attest", "--yes"], 1, &expected, &[]);
     until_nothing_is_left(&data).await;
 }
 
@@ -202,13 +208,13 @@ async fn interrupted_attestation_leaves_nothing() {
         "it ended early"
     );
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
-    let said: Vec<String> = lines.collect();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    let lines: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{lines:?}");
     for words in [
         "interrupted: the created objects are removed",
         "the objects of the attestation are gone",
     ] {
-        assert!(said.iter().any(|line| line.contains(words)), "{said:?}");
+        assert!(lines.iter().any(|line| line.contains(words)), "{lines:?}");
     }
     assert_eq!(list_remains(&data).await, Vec::<String>::new());
 }
@@ -281,9 +287,9 @@ async fn kubeconfig_that_impersonates_is_refused() {
     let file = place.folder.path().join("alice");
     std::fs::write(&file, serde_json::to_string(&kubeconfig).unwrap()).unwrap();
     let (file, run) = (file.to_str().unwrap(), place.folder.path().join("run"));
-    let said = ["impersonate user alice, group system:masters already", "--context NAME"];
-    place.check(&["attest", "--yes", "--kubeconfig", file], 2, &[], &said);
+    let expected = ["impersonate user alice, group system:masters already", "--context NAME"];
+    place.check(&["attest", "--yes", "--kubeconfig", file], 2, &[], &expected);
     assert_eq!(list_remains(&data).await, [""; 0], "nothing is made");
     let run = ["run", "--kubeconfig", file, "--data", run.to_str().unwrap()];
-    place.check(&run, 2, &[], &said);
+    place.check(&run, 2, &[], &expected);
 }

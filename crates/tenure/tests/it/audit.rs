@@ -85,7 +85,7 @@ async fn whose_fields_are_and_who_that_was() {
     .await;
 
     let audit = ["audit", "-n", "shop", "--audit-log", &log];
-    let said = [
+    let expected = [
         "ConfigMap/shop/left\n  abandoned the whole object: kustomize-controller since ",
         "Kustomization shop/old, which applied it, is gone: delete it",
         "stolen .data.a: kubectl-edit since ",
@@ -94,12 +94,15 @@ async fn whose_fields_are_and_who_that_was() {
         "scaler (alice, impersonated by ",
         "3 findings in 3 of 4 objects",
     ];
-    place.check(&audit, 1, &said, &[]);
+    place.check(&audit, 1, &expected, &[]);
     let output = place.run(&[&audit[..], &["-o", "json"]].concat());
-    let told: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let faults: Vec<&str> = told.iter().filter_map(|finding| finding["fault"].as_str()).collect();
-    assert_eq!(faults.len(), 3, "{told:#?}");
-    let contested = told.iter().find(|finding| finding["fault"] == "contested").unwrap();
+    let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let faults: Vec<&str> = findings
+        .iter()
+        .filter_map(|finding| finding["fault"].as_str())
+        .collect();
+    assert_eq!(faults.len(), 3, "{findings:#?}");
+    let contested = findings.iter().find(|finding| finding["fault"] == "contested").unwrap();
     let writers = contested["holders"][0]["writers"].as_str().unwrap();
     assert!(writers.contains("system:serviceaccount:shop:shop-gitops"), "{writers}");
     assert!(!String::from_utf8_lossy(&output.stdout).contains(CANARY));

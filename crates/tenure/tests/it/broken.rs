@@ -7,7 +7,7 @@ use tenure_git_server::Content;
 use tenure_registry_server::Answer as RegistryAnswer;
 use tenure_testkit::{SOON, eventually};
 
-use crate::killed::{Ends, KUSTOMIZATION, NAMESPACE, SOURCE_VERSION, TURNS, World, key, map, recorded};
+use crate::killed::{Ends, KUSTOMIZATION, NAMESPACE, SOURCE_VERSION, TURNS, World, key, map, read_fixture};
 
 /// The problem.
 enum Fault {
@@ -144,13 +144,13 @@ fn list_objects() -> Vec<Case> {
 
 /// Returns invalid fields of a Kustomization.
 fn list_kustomizations() -> Vec<Case> {
-    let of = |name: &'static str| ("Kustomization", name);
+    let name_kustomization = |name: &'static str| ("Kustomization", name);
     let from = |name: &str| json!({ "substituteFrom": [{ "kind": "Secret", "name": name }] });
     let checked = json!({ "apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "namespace": NAMESPACE });
     vec![
         case(
             spec(json!({ "path": "./none" }), json!({ "path": "./" })),
-            of("bucket"),
+            name_kustomization("bucket"),
             "BuildFailed",
             &["none"],
         ),
@@ -159,7 +159,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "targetNamespace": "none" }),
                 json!({ "targetNamespace": NAMESPACE }),
             ),
-            of("git"),
+            name_kustomization("git"),
             "ReconciliationFailed",
             &["none", "applier"],
         ),
@@ -168,7 +168,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "postBuild": from("none") }),
                 json!({ "postBuild": from("variables") }),
             ),
-            of("git"),
+            name_kustomization("git"),
             "BuildFailed",
             &["Secret", "none"],
         ),
@@ -177,7 +177,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "sourceRef": { "kind": "GitRepository", "name": "none" } }),
                 json!({ "sourceRef": { "kind": "OCIRepository", "name": "oci" } }),
             ),
-            of("oci"),
+            name_kustomization("oci"),
             "ArtifactFailed",
             &["GitRepository", "none"],
         ),
@@ -186,7 +186,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "dependsOn": [{ "name": "none" }] }),
                 json!({ "dependsOn": null }),
             ),
-            of("oci"),
+            name_kustomization("oci"),
             "DependencyNotReady",
             &["shop/none", "not found"],
         ),
@@ -195,13 +195,13 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "dependsOn": [{ "name": "oci" }] }),
                 json!({ "dependsOn": null }),
             ),
-            of("oci"),
+            name_kustomization("oci"),
             "InvalidSpec",
             &["shop/oci", "itself"],
         ),
         case(
             Fault::Ring(["git", "oci"]),
-            of("git"),
+            name_kustomization("git"),
             "DependencyNotReady",
             &["dependsOn forms a cycle"],
         ),
@@ -210,7 +210,7 @@ fn list_kustomizations() -> Vec<Case> {
                 json!({ "wait": false, "timeout": "2s", "healthChecks": [checked] }),
                 json!({ "wait": true, "timeout": null, "healthChecks": null }),
             ),
-            of("oci"),
+            name_kustomization("oci"),
             "HealthCheckFailed",
             &["Widget/shop/w"],
         ),
@@ -279,7 +279,7 @@ fn list_cases() -> Vec<Case> {
             &["missing"],
         ),
         case(
-            Fault::File("s.yaml", recorded("encrypted/changed-value.yaml")),
+            Fault::File("s.yaml", read_fixture("encrypted/changed-value.yaml")),
             git,
             "BuildFailed",
             &["s.yaml", "was changed"],
@@ -371,7 +371,7 @@ impl Case {
             Fault::Key => {
                 let mut secret = key();
                 if is_broken {
-                    secret["stringData"]["a.agekey"] = json!(recorded("keys/stranger.agekey"));
+                    secret["stringData"]["a.agekey"] = json!(read_fixture("keys/stranger.agekey"));
                 }
                 admin.apply(secret).await.unwrap();
             }
@@ -417,10 +417,10 @@ impl Case {
     }
 
     /// Waits until the object reports these words and this reason. Returns the report, or the report in its place.
-    async fn until_told(&self, world: &World) -> Result<String, String> {
+    async fn wait_for_report(&self, world: &World) -> Result<String, String> {
         let admin = world.admin().await;
         let (kind, name) = self.by;
-        let told = eventually(SOON, || async {
+        let report = eventually(SOON, || async {
             let object = admin.get((version(kind), kind), (NAMESPACE, name)).await;
             let object = object.unwrap().unwrap();
             let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -436,14 +436,14 @@ impl Case {
                 self.reason, self.words
             ))
         });
-        told.await
+        report.await
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_broken_is_told_and_mended() {
+async fn broken_inputs_are_reported_and_repaired() {
     let (world, _up) = World::set().await;
-    let (ends, _) = Ends::learn(&world).await;
+    let (ends, _) = Ends::record(&world).await;
     let mut number = TURNS;
     let mut wrong = Vec::new();
     for case in list_cases() {
@@ -453,8 +453,8 @@ async fn what_is_broken_is_told_and_mended() {
         case.set(&world, true).await;
         world.change(number).await;
         world.ask(number).await;
-        let told = case.until_told(&world).await;
-        let message = match &told {
+        let report = case.wait_for_report(&world).await;
+        let message = match &report {
             Ok(message) => message.clone(),
             Err(other) => {
                 wrong.push(other.clone());
@@ -466,7 +466,7 @@ async fn what_is_broken_is_told_and_mended() {
         case.set(&world, false).await;
         world.change(number).await;
         world.ask(number).await;
-        world.until(number, &ends, &format!("after {message}")).await;
+        world.wait_for_end(number, &ends, &format!("after {message}")).await;
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -517,7 +517,7 @@ async fn what_can_not_be_meant_is_refused_where_it_is_written() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_only_looks_broken_is_applied() {
     let (world, _up) = World::set().await;
-    let (ends, _) = Ends::learn(&world).await;
+    let (ends, _) = Ends::record(&world).await;
     let admin = world.admin().await;
     let text = map("strange", "as it is");
     let forms = [
@@ -550,6 +550,6 @@ async fn what_only_looks_broken_is_applied() {
             .unwrap();
         world.change(number).await;
         world.ask(number).await;
-        world.until(number, &ends, what).await;
+        world.wait_for_end(number, &ends, what).await;
     }
 }

@@ -71,15 +71,15 @@ fn read_files(folder: &Path) -> BTreeMap<String, String> {
 #[test]
 fn the_same_flags_give_the_same() {
     let folder = tree();
-    let at = |name: &str| read_text(&folder.path().join(name));
+    let read_file = |name: &str| read_text(&folder.path().join(name));
     let (app, overlay, one, outside, linked, ordered, file) = (
-        at("app"),
-        at("overlay"),
-        at("one"),
-        at("outside"),
-        at("linked"),
-        at("ordered"),
-        at("base/kustomization.yaml"),
+        read_file("app"),
+        read_file("overlay"),
+        read_file("one"),
+        read_file("outside"),
+        read_file("linked"),
+        read_file("ordered"),
+        read_file("base/kustomization.yaml"),
     );
     let cases: &[&[&str]] = &[
         &[&app],
@@ -102,7 +102,7 @@ fn the_same_flags_give_the_same() {
         &["--enable-managedby-label=false", &one],
         &[&one, &app],
         &[&file],
-        &[&at("missing")],
+        &[&read_file("missing")],
         &[""],
         &["--no-such-flag"],
     ];
@@ -111,19 +111,19 @@ fn the_same_flags_give_the_same() {
         arguments.extend_from_slice(case);
         let Some(real) = real(&arguments) else { return };
         let ours = run(&arguments);
-        let said = String::from_utf8_lossy(&ours.stderr);
-        assert_eq!(ours.status.success(), real.status.success(), "{case:?}: {said}");
+        let stderr = String::from_utf8_lossy(&ours.stderr);
+        assert_eq!(ours.status.success(), real.status.success(), "{case:?}: {stderr}");
         assert_eq!(
             String::from_utf8_lossy(&ours.stdout),
             String::from_utf8_lossy(&real.stdout),
-            "{case:?}: {said}"
+            "{case:?}: {stderr}"
         );
         for line in String::from_utf8_lossy(&real.stderr)
             .lines()
             .filter(|line| line.contains("illegal flag value") || line.starts_with("Flag --reorder"))
         {
             let line = line.trim_start_matches("Error: ");
-            assert!(said.contains(line), "{case:?}: does not say {line}: {said}");
+            assert!(stderr.contains(line), "{case:?}: does not say {line}: {stderr}");
         }
     }
 }
@@ -133,9 +133,12 @@ fn the_same_flags_give_the_same() {
 fn a_folder_inside_reaches_above() {
     let folder = tree();
     let output = run(&["build", &read_text(&folder.path().join("overlay"))]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{said}");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("name: web"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("name: web"),
+        "{stderr}"
+    );
 }
 
 #[test]

@@ -156,7 +156,7 @@ fn get_shows_each_kind() {
                     with_kind: false,
                     is_wide: false,
                 };
-                let table = ObjectTable::of(&answer, &selection);
+                let table = ObjectTable::select_columns(&answer, &selection);
                 lines.push(format!(
                     "{}.{group}",
                     definition["spec"]["names"]["plural"].as_str().unwrap()

@@ -160,7 +160,7 @@ async fn each_thing_that_is_wrong_is_found_and_nothing_is_written() {
     let before = list_versions(&data).await;
 
     let check = ["check", path, "--tenant", "blue"];
-    let said = [
+    let expected = [
         "clash.yaml:7: warning: ownership: ConfigMap/blue/clash: .data.key: conflict with \"test\"",
         "foreign.yaml:1: error: admission: ConfigMap/default/foreign:",
         "does not belong to tenant blue",
@@ -179,13 +179,16 @@ async fn each_thing_that_is_wrong_is_found_and_nothing_is_written() {
     place.check(
         &check,
         1,
-        &said,
+        &expected,
         &["15 objects checked as system:serviceaccount:blue:blue-gitops"],
     );
     let output = place.run(&check);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(!text.contains("hunter2"), "{text}");
-    assert!(!text.contains("ConfigMap/blue/good"), "what is good isn't told: {text}");
+    assert!(
+        !text.contains("ConfigMap/blue/good"),
+        "valid objects are not reported: {text}"
+    );
 
     let report: Value = serde_json::from_slice(&place.run(&[&check[..], &["-o", "json"]].concat()).stdout).unwrap();
     assert_eq!(report["objects"], 15);
@@ -281,7 +284,7 @@ async fn a_surface_says_as_whom_and_for_which_namespace() {
 }
 
 #[test]
-fn whom_to_check_as_has_to_be_said_once() {
+fn the_identity_of_a_check_is_set_exactly_once() {
     fails(&["check", "."], 2, &["--surface", "--tenant"]);
     fails(
         &["check", ".", "--surface", "a/b", "--tenant", "a"],
@@ -450,14 +453,14 @@ fn a_hostile_folder_is_bounded_as_a_build_is() {
         );
         text
     };
-    let told = check(&[]);
+    let output = check(&[]);
     assert!(
-        told.contains("error: rendering:") && told.contains("leaves the tree"),
-        "{told}"
+        output.contains("error: rendering:") && output.contains("leaves the tree"),
+        "{output}"
     );
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
-    assert!(host.trim().is_empty() || !told.contains(host.trim()), "{told}");
+    assert!(host.trim().is_empty() || !output.contains(host.trim()), "{output}");
     write_files(&app, &[("kustomization.yaml", "resources: [map.yaml]\n".to_owned())]);
-    let told = check(&["--rendering-bytes", "1"]);
-    assert!(told.contains("set the budget with --rendering-bytes"), "{told}");
+    let output = check(&["--rendering-bytes", "1"]);
+    assert!(output.contains("set the budget with --rendering-bytes"), "{output}");
 }

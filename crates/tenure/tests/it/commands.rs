@@ -30,14 +30,14 @@ impl Place {
     }
 
     /// Runs the program, and expects an exit code, words on standard output and words on standard error.
-    pub(crate) fn check(&self, arguments: &[&str], code: i32, said: &[&str], noted: &[&str]) {
+    pub(crate) fn check(&self, arguments: &[&str], code: i32, printed: &[&str], noted: &[&str]) {
         let output = self.run(arguments);
         let (out, error) = (
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr),
         );
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {out}\n{error}");
-        for word in said {
+        for word in printed {
             assert!(
                 out.contains(word),
                 "{arguments:?} does not print {word:?}: {out}\n{error}"
@@ -128,7 +128,7 @@ async fn what_is_there_and_what_is_not() {
     );
     place.check(&["reconcile", "ks", "none"], 1, &[], &["not found"]);
     place.check(&["reconcile", "ks"], 2, &[], &["names no object"]);
-    // The Kustomization has no source, and the command waits for the outcome unless told otherwise.
+    // The Kustomization has no source, and the command waits for the outcome unless a flag disables it.
     place.check(&["resume", "ks/web"], 1, &["resumed"], &["ArtifactFailed", "hint:"]);
     place.check(&["resume", "ks/web", "--wait=false"], 0, &["resumed"], &[]);
     place.check(&["resume", "ks/web", "--no-wait"], 0, &["resumed"], &[]);
@@ -152,10 +152,10 @@ async fn metrics_tell_of_what_is_reconciled() {
         "/apis/source.toolkit.fluxcd.io/v1/namespaces/default/gitrepositories/web",
     )
     .await;
-    let told = "exported_namespace=\"default\",name=\"web\",ready=\"Unknown\",revision=\"\",suspended=\"true\",url=\"https://git.example/web\"} 1";
+    let series = "exported_namespace=\"default\",name=\"web\",ready=\"Unknown\",revision=\"\",suspended=\"true\",url=\"https://git.example/web\"} 1";
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     let mut text = String::new();
-    while !text.contains(told) {
+    while !text.contains(series) {
         assert!(std::time::Instant::now() < deadline, "{text}");
         let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
         text = crate::process::client(&data).await.request_text(request).await.unwrap();
@@ -172,7 +172,7 @@ async fn metrics_tell_of_what_is_reconciled() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_read_is_said() {
+async fn unreadable_kinds_are_reported() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     let tenant = serde_json::json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": "team-a"},
@@ -202,8 +202,8 @@ async fn what_may_not_be_read_is_said() {
     let file = file.to_str().unwrap();
     // The owner sees her own Tenant by name. A user without Tenants learns that he may not list them.
     let mine = place.run(&["get", "tenants", "-o", "name", "--kubeconfig", file]);
-    let said = String::from_utf8_lossy(&mine.stdout);
-    assert_eq!(said.trim(), "tenant.capsule.clastix.io/team-a", "{mine:?}");
+    let names = String::from_utf8_lossy(&mine.stdout);
+    assert_eq!(names.trim(), "tenant.capsule.clastix.io/team-a", "{mine:?}");
     let nobody = shown.replace("\"alice\"", "\"nobody\"");
     let stranger = place.folder.path().join("nobody");
     std::fs::write(&stranger, nobody).unwrap();

@@ -61,8 +61,8 @@ fn the_story_of_access_holds() {
         "{account}\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    for said in ["(access)", "it has cloned", "runs on", "payments/ledger"] {
-        assert!(account.contains(said), "{said}: {account}");
+    for words in ["(access)", "it has cloned", "runs on", "payments/ledger"] {
+        assert!(account.contains(words), "{words}: {account}");
     }
     assert!(!account.contains("NOT SEEN"), "{account}");
     for value in ["gldt-", "glpat-"] {

@@ -125,7 +125,7 @@ async fn what_would_be_done_is_shown_and_nothing_is_done() {
         .unwrap();
     client.request::<Value>(request).await.unwrap();
     let before = (list(&data, "configmaps").await, list(&data, "secrets").await);
-    let said = [
+    let expected = [
         "~ ConfigMap/shop/changes would be changed: data.value (changes.yaml:6)",
         "-  value: one\n+  value: two",
         "+ ConfigMap/shop/comes would be created (comes.yaml:1)",
@@ -133,7 +133,7 @@ async fn what_would_be_done_is_shown_and_nothing_is_done() {
         "~ Secret/shop/secret would be changed: data.password (secret.yaml:6)",
         "-  password: (hidden, before)\n+  password: (hidden, after)",
     ];
-    place.check(&diff, 1, &said, &[]);
+    place.check(&diff, 1, &expected, &[]);
     let output = place.run(&diff);
     let everything = format!(
         "{}{}",
@@ -146,8 +146,8 @@ async fn what_would_be_done_is_shown_and_nothing_is_done() {
     );
     assert!(!everything.contains("ConfigMap/shop/same"), "{everything}");
 
-    let told: Value = serde_json::from_slice(&place.run(&[&diff[..], &["-o", "json"]].concat()).stdout).unwrap();
-    let changes: Vec<&str> = told
+    let report: Value = serde_json::from_slice(&place.run(&[&diff[..], &["-o", "json"]].concat()).stdout).unwrap();
+    let changes: Vec<&str> = report
         .as_array()
         .unwrap()
         .iter()
@@ -156,14 +156,14 @@ async fn what_would_be_done_is_shown_and_nothing_is_done() {
     assert_eq!(
         changes.iter().filter(|change| **change == "changed").count(),
         2,
-        "{told}"
+        "{report}"
     );
     assert_eq!(
         (changes.contains(&"created"), changes.contains(&"pruned")),
         (true, true),
-        "{told}"
+        "{report}"
     );
-    assert!(!told.to_string().contains("hunter"), "{told}");
+    assert!(!report.to_string().contains("hunter"), "{report}");
     assert_eq!(
         (list(&data, "configmaps").await, list(&data, "secrets").await),
         before,
@@ -252,14 +252,14 @@ async fn a_surface_is_looked_at_whole() {
         &[],
         &["--source is missing", "--source NAME, one of one, two"],
     );
-    let said = [
+    let expected = [
         "+ ConfigMap/tenure-system/a would be created",
         "+ ConfigMap/tenure-system/b would be created",
     ];
-    place.check(&[&diff[..], &["--source", "one"]].concat(), 1, &said, &[]);
+    place.check(&[&diff[..], &["--source", "one"]].concat(), 1, &expected, &[]);
     let output = place.run(&[&diff[..], &["--source", "two"]].concat());
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains(said[1]) && !text.contains(said[0]), "{text}");
+    assert!(text.contains(expected[1]) && !text.contains(expected[0]), "{text}");
     std::fs::remove_dir_all(folder.join("a")).unwrap();
     place.check(&[&diff[..], &["--source", "one"]].concat(), 2, &[], &["No such file"]);
     place.check(
@@ -280,7 +280,7 @@ async fn a_surface_is_looked_at_whole() {
 }
 
 #[tokio::test]
-async fn who_may_not_look_as_the_account_is_told_what_is_missing() {
+async fn a_user_without_impersonation_learns_the_missing_right() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     prepare(&data).await;

@@ -158,16 +158,17 @@ async fn an_object_that_never_is_ready_stays_applied() {
         .map_while(Result::ok);
     assert!(lines.any(|line| line.starts_with("◎ waiting for Kustomization/default/early to be applied")));
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGINT).unwrap();
-    let said: Vec<String> = lines.collect();
-    assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
+    let lines: Vec<String> = lines.collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{lines:?}");
     assert!(
-        said.iter()
+        lines
+            .iter()
             .any(|line| line.contains("interrupted: what was applied stays")),
-        "{said:?}"
+        "{lines:?}"
     );
     place.check(&["get", "ks/early"], 0, &["early"], &[]);
     // Lines are whole: nothing is drawn again where standard error is no terminal.
-    assert!(said.iter().all(|line| !line.contains(['\r', '\u{1b}'])), "{said:?}");
+    assert!(lines.iter().all(|line| !line.contains(['\r', '\u{1b}'])), "{lines:?}");
 }
 
 /// With `--workload-status`, the control plane reports Pods as available. A bare one never does.

@@ -134,7 +134,7 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
 }
 
 /// Returns a counter of `/metrics`.
-async fn counted(client: &kube::Client, name: &str) -> u64 {
+async fn read_counter(client: &kube::Client, name: &str) -> u64 {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let text = client.request_text(request).await.unwrap();
     let line = text.lines().find(|line| line.starts_with(&format!("{name} ")));
@@ -172,7 +172,7 @@ async fn a_log_that_nobody_takes_stops_nothing() {
             api.create(&PostParams::default(), &object).await.unwrap();
         }
         // An unread pipe needs some time to fill.
-        while counted(&client, "tenure_log_lines_lost_total").await == 0 {
+        while read_counter(&client, "tenure_log_lines_lost_total").await == 0 {
             api.list(&ListParams::default()).await.unwrap();
         }
         let request = http::Request::get("/readyz?verbose").body(Vec::new()).unwrap();

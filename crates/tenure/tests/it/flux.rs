@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tenure_test_ports::reserve_port;
 
-use crate::process::{Up, named};
+use crate::process::{Up, make_command};
 
 /// Returns the objects of a Flux user: a source and a Kustomization, as `flux export` writes them.
 fn objects(port: u16) -> String {
@@ -56,7 +56,7 @@ struct Place {
 
 impl Place {
     fn run(&self, program: &Path, arguments: &[&str]) -> Output {
-        named(program)
+        make_command(program)
             .args(arguments)
             .env("KUBECONFIG", self.folder.path().join("data/kubeconfig"))
             .env("HOME", self.folder.path())
@@ -68,14 +68,14 @@ impl Place {
     /// Runs `flux`, and expects an exit code and words in its output.
     fn flux(&self, arguments: &[&str], code: i32, words: &[&str]) {
         let output = self.run(&self.flux, arguments);
-        let said = format!(
+        let text = format!(
             "{}{}",
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
-        assert_eq!(output.status.code(), Some(code), "flux {arguments:?}: {said}");
+        assert_eq!(output.status.code(), Some(code), "flux {arguments:?}: {text}");
         for word in words {
-            assert!(said.contains(word), "flux {arguments:?} does not say {word:?}: {said}");
+            assert!(text.contains(word), "flux {arguments:?} does not say {word:?}: {text}");
         }
     }
 
@@ -136,38 +136,50 @@ fn the_flux_command_works() {
     ]);
 
     let there = ["-n", "default"];
-    let of = |arguments: &[&'static str]| [arguments, &there].concat();
-    place.flux(&of(&["get", "sources", "git"]), 0, &["app", "stored artifact"]);
+    let add_namespace = |arguments: &[&'static str]| [arguments, &there].concat();
     place.flux(
-        &of(&["get", "kustomizations"]),
+        &add_namespace(&["get", "sources", "git"]),
+        0,
+        &["app", "stored artifact"],
+    );
+    place.flux(
+        &add_namespace(&["get", "kustomizations"]),
         0,
         &["app", "Applied revision: main@sha1:"],
     );
-    place.flux(&of(&["get", "alerts"]), 0, &["chat", "Alert is Ready"]);
-    place.flux(&of(&["get", "alert-providers"]), 0, &["chat", "Provider is Ready"]);
-    place.flux(&of(&["get", "all"]), 0, &["gitrepository/app", "kustomization/app"]);
+    place.flux(&add_namespace(&["get", "alerts"]), 0, &["chat", "Alert is Ready"]);
     place.flux(
-        &of(&["reconcile", "kustomization", "app", "--with-source"]),
+        &add_namespace(&["get", "alert-providers"]),
+        0,
+        &["chat", "Provider is Ready"],
+    );
+    place.flux(
+        &add_namespace(&["get", "all"]),
+        0,
+        &["gitrepository/app", "kustomization/app"],
+    );
+    place.flux(
+        &add_namespace(&["reconcile", "kustomization", "app", "--with-source"]),
         0,
         &["fetched revision main@sha1:", "applied revision main@sha1:"],
     );
     place.flux(
-        &of(&["reconcile", "source", "git", "app"]),
+        &add_namespace(&["reconcile", "source", "git", "app"]),
         0,
         &["fetched revision main@sha1:"],
     );
     place.flux(
-        &of(&["tree", "kustomization", "app"]),
+        &add_namespace(&["tree", "kustomization", "app"]),
         0,
         &["ConfigMap/default/greeting"],
     );
     place.flux(
-        &of(&["trace", "configmap", "greeting"]),
+        &add_namespace(&["trace", "configmap", "greeting"]),
         0,
         &["Kustomization:", "GitRepository:", "app"],
     );
     place.flux(
-        &of(&["events", "--for", "Kustomization/app"]),
+        &add_namespace(&["events", "--for", "Kustomization/app"]),
         0,
         &["ReconciliationSucceeded"],
     );
@@ -178,26 +190,30 @@ fn the_flux_command_works() {
     place.flux(&diff, 1, &["ConfigMap/default/greeting", "goodbye"]);
 
     place.flux(
-        &of(&["suspend", "kustomization", "app"]),
+        &add_namespace(&["suspend", "kustomization", "app"]),
         0,
         &["kustomization suspended"],
     );
-    place.flux(&of(&["get", "kustomizations"]), 0, &["True"]);
-    place.flux(&of(&["reconcile", "kustomization", "app"]), 1, &["suspended"]);
+    place.flux(&add_namespace(&["get", "kustomizations"]), 0, &["True"]);
     place.flux(
-        &of(&["resume", "kustomization", "app"]),
+        &add_namespace(&["reconcile", "kustomization", "app"]),
+        1,
+        &["suspended"],
+    );
+    place.flux(
+        &add_namespace(&["resume", "kustomization", "app"]),
         0,
         &["applied revision main@sha1:"],
     );
     place.flux(
-        &of(&["export", "kustomization", "app"]),
+        &add_namespace(&["export", "kustomization", "app"]),
         0,
         &["serviceAccountName: applier"],
     );
     place.flux(
-        &of(&["delete", "kustomization", "app", "--silent"]),
+        &add_namespace(&["delete", "kustomization", "app", "--silent"]),
         0,
         &["kustomization deleted"],
     );
-    place.flux(&of(&["get", "kustomizations", "app"]), 1, &["not found"]);
+    place.flux(&add_namespace(&["get", "kustomizations", "app"]), 1, &["not found"]);
 }

@@ -11,7 +11,7 @@ use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
 use crate::artifact_endpoint::Admin;
-use crate::process::{Up, client, named};
+use crate::process::{Up, client, make_command};
 
 const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
@@ -62,7 +62,7 @@ async fn install_kinds(admin: &Admin, folder: &Path) {
 /// Starts the controller for the control plane on `data`, with its log in a file there.
 fn start(program: &Path, data: &Path) -> Up {
     let log = std::fs::File::create(data.join("helm-controller.log")).unwrap();
-    let child = named(program)
+    let child = make_command(program)
         .args([
             &format!("--health-addr=127.0.0.1:{}", reserve_port()),
             &format!("--metrics-addr=127.0.0.1:{}", reserve_port()),
@@ -76,16 +76,16 @@ fn start(program: &Path, data: &Path) -> Up {
         .stderr(log)
         .spawn()
         .unwrap();
-    Up::of(child)
+    Up::wrap(child)
 }
 
 /// Waits until a release is installed with a version of its chart.
 async fn wait_for(admin: &Admin, data: &Path, name: &str, version: &str) {
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "blue"}});
     let (maps, releases) = (admin.api(&map), admin.api(&release(name, ("", ""))));
-    let look = || async {
+    let read_release = || async {
         let found = releases.get(name).await.map_err(|error| error.to_string())?;
-        let told = found.data["status"]["conditions"]
+        let conditions = found.data["status"]["conditions"]
             .as_array()
             .cloned()
             .unwrap_or_default();
@@ -93,11 +93,13 @@ async fn wait_for(admin: &Admin, data: &Path, name: &str, version: &str) {
         let made = maps.get_opt(name).await.map_err(|error| error.to_string())?;
         let data = made.map(|made| made.data["data"].clone()).unwrap_or_default();
         // helm-controller adds a part of the chart's digest to the version.
-        let is_there = data["version"].as_str().is_some_and(|told| told.starts_with(version));
-        let is_done = told.iter().any(is_ready) && is_there && data["text"] == "hello";
-        is_done.then_some(()).ok_or_else(|| format!("{told:#?}\n{data:#}"))
+        let is_there = data["version"].as_str().is_some_and(|found| found.starts_with(version));
+        let is_done = conditions.iter().any(is_ready) && is_there && data["text"] == "hello";
+        is_done
+            .then_some(())
+            .ok_or_else(|| format!("{conditions:#?}\n{data:#}"))
     };
-    if let Err(problem) = eventually(3 * SOON, look).await {
+    if let Err(problem) = eventually(3 * SOON, read_release).await {
         let log = std::fs::read_to_string(data.join("helm-controller.log")).unwrap_or_default();
         panic!("{problem:?}\n{log}");
     }

@@ -54,7 +54,7 @@ async fn a_served_folder_says_itself_that_it_is_another() {
     let source = serde_json::from_value(source).unwrap();
     sources.create(&PostParams::default(), &source).await.unwrap();
     let revision_after = async |before: &str| {
-        let look = || async {
+        let read_revision = || async {
             let found = sources.get("platform").await.map_err(|error| error.to_string())?;
             let artifact = found.status.as_ref().and_then(|status| status.artifact.as_ref());
             let revision = artifact.map(|artifact| artifact.revision.clone()).unwrap_or_default();
@@ -63,7 +63,7 @@ async fn a_served_folder_says_itself_that_it_is_another() {
                 .then_some(revision)
                 .ok_or_else(|| format!("{:?}", found.status))
         };
-        eventually(SOON, look).await.unwrap()
+        eventually(SOON, read_revision).await.unwrap()
     };
     let first = revision_after("").await;
     std::fs::write(served.join("b.yaml"), "b: 1\n").unwrap();
@@ -110,12 +110,12 @@ async fn requests_come_in_over_http_and_nothing_else_does() {
         .create(&new, &serde_json::from_value(receiver).unwrap())
         .await
         .unwrap();
-    let look = || async {
+    let read_path = || async {
         let found = receivers.get("hook").await.map_err(|error| error.to_string())?;
         let path = found.status.as_ref().and_then(|status| status.webhook_path.clone());
         path.ok_or_else(|| format!("{:?}", found.status))
     };
-    let path = eventually(SOON, look).await.unwrap();
+    let path = eventually(SOON, read_path).await.unwrap();
 
     // The example from GitHub's documentation.
     let signed = "\r\ncontent-type: application/json\r\nx-github-event: push\r\n\
@@ -204,7 +204,7 @@ async fn unreachable_receivers_and_denied_providers_say_so() {
             .map(drop)
             .ok_or_else(|| format!("{conditions:?}"))
     };
-    let look = || async {
+    let read_conditions = || async {
         let found = receivers.get("hook").await.map_err(|error| error.to_string())?;
         expect(
             found.status.map(|status| status.conditions),
@@ -212,11 +212,11 @@ async fn unreachable_receivers_and_denied_providers_say_so() {
             "--hook-address",
         )
     };
-    eventually(SOON, look).await.unwrap();
-    let look = || async {
+    eventually(SOON, read_conditions).await.unwrap();
+    let read_conditions = || async {
         let found = providers.get("chat").await.map_err(|error| error.to_string())?;
         let flag = "--allow-source http://127.0.0.1:9";
         expect(found.status.map(|status| status.conditions), "AddressDenied", flag)
     };
-    eventually(SOON, look).await.unwrap();
+    eventually(SOON, read_conditions).await.unwrap();
 }

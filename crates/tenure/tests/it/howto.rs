@@ -32,7 +32,7 @@ fn the_first_tenant_from_nothing() {
         .replace("127.0.0.1:6480", &format!("127.0.0.1:{port}"));
     assert!(script.contains("kubectl delete tenant/team-a"), "{script}");
     let folder = tempfile::tempdir().unwrap();
-    let said = run_script(folder.path(), &script, |_| ());
+    let output = run_script(folder.path(), &script, |_| ());
     for words in [
         "app-app",
         "surface.tenure.dev/app",
@@ -40,7 +40,7 @@ fn the_first_tenant_from_nothing() {
         ".spec.replicas",
         "\n2\n",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
 }
 
@@ -66,7 +66,7 @@ async fn a_tenant_gets_a_kubeconfig() {
     let owners = split_shell_blocks(&owners)[..4].concat();
     assert!(owners.ends_with("kubectl get deployments,pods\n"), "{owners}");
     let script = shell_blocks(&read_page("give-a-tenant-a-kubeconfig.md")) + &owners;
-    let said = run_script(folder.path(), &script, |command| {
+    let output = run_script(folder.path(), &script, |command| {
         command
             .env("KUBECONFIG", data.join("kubeconfig"))
             .env("REPOSITORY", git.http_url("app"));
@@ -83,7 +83,7 @@ async fn a_tenant_gets_a_kubeconfig() {
         "surface.tenure.dev/app condition met",
         "deploy/web.yaml:5",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
     // The owner's kubeconfig names the server that the administrator's names.
     let kubeconfig = kube::config::Kubeconfig::read_from(folder.path().join("alice.kubeconfig")).unwrap();
@@ -109,7 +109,7 @@ fn a_cluster_that_is_there_already() {
         assert!(script.contains(words), "{words}: {script}");
     }
     let digest = "a".repeat(64);
-    let said = run_script(folder.path(), &script, |command| {
+    let output = run_script(folder.path(), &script, |command| {
         command
             .env("IMAGE", format!("registry.example/tenure:0.1.0@sha256:{digest}"))
             .env("KUBECONFIG", data.join("kubeconfig"));
@@ -120,7 +120,7 @@ fn a_cluster_that_is_there_already() {
         "ClusterRole tenure-controller: deleted",
         "Namespace tenure-system: deleted",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
     let exported = std::fs::read_to_string(folder.path().join("tenure.yaml")).unwrap();
     assert!(exported.contains("--allow-source"), "{exported}");
@@ -135,7 +135,7 @@ fn namespaces_that_are_there_already_become_a_tenants() {
     let script = shell_blocks(&read_page("adopt-namespaces.md")).replace("tenure up ", "tenure up --port 0 ");
     assert!(script.contains("kubectl delete tenant/orchard"), "{script}");
     let folder = tempfile::tempdir().unwrap();
-    let said = run_script(folder.path(), &script, |_| ());
+    let output = run_script(folder.path(), &script, |_| ());
     for words in [
         "namespace/apples: labelled for it, recorded (dry run)",
         "namespace kube-system can't become tenant orchard's",
@@ -145,7 +145,7 @@ fn namespaces_that_are_there_already_become_a_tenants() {
         "the namespaces in status.spaces are the Tenant's",
         "namespaces \"apples\" not found",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
 }
 
@@ -187,7 +187,7 @@ async fn the_owner_of_a_project_answers_who_asks() {
     crate::commands::apply(&data, request, &path).await;
     // The owner's kubeconfig.
     write_kubeconfig(&kubeconfig, &folder.path().join("olga.kubeconfig"), "olga");
-    let said = run_script(
+    let output = run_script(
         folder.path(),
         &shell_blocks(&read_page("answer-access-requests.md")),
         |command| {
@@ -207,7 +207,7 @@ async fn the_owner_of_a_project_answers_who_asks() {
         ": denied",
         "denied\n",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
 }
 
@@ -266,7 +266,7 @@ async fn access_to_a_private_project_at_a_host() {
          metadata: {{name: agents, namespace: tenure-system}}\nspec: {{url: {}, interval: 1m, ref: {{branch: main}}}}\nYAML\n",
         git.http_url("agents")
     );
-    let said = run_script(folder.path(), &(before + &shell_blocks(&page)), |command| {
+    let output = run_script(folder.path(), &(before + &shell_blocks(&page)), |command| {
         command.env("KUBECONFIG", &kubeconfig).env("GITLAB_TOKEN", &token);
     });
     for words in [
@@ -277,9 +277,9 @@ async fn access_to_a_private_project_at_a_host() {
         "condition met",
         ": deleted",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
-    assert!(!said.contains(&token), "{said}");
+    assert!(!output.contains(&token), "{output}");
     let none_lives = eventually(SOON, || async {
         match forge.live() {
             live if live.is_empty() => Ok(()),
@@ -308,7 +308,7 @@ fn the_platform_is_tuned_from_a_repository() {
         .arg(folder.path().join("platform"))
         .status();
     assert!(copied.unwrap().success());
-    let said = run_script(folder.path(), &script, |_| ());
+    let output = run_script(folder.path(), &script, |_| ());
     for words in [
         "applied Surface customizer",
         "\n30\n30d\n",
@@ -322,7 +322,7 @@ fn the_platform_is_tuned_from_a_repository() {
         "packagevalues.cozystack.io/cozystack.linstor",
         "namespace cozy-customizer stays",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
 }
 
@@ -346,7 +346,7 @@ fn run_on_a_cluster(page: &str) -> Option<String> {
 /// The page runs as written: the webhooks are installed, fail, recover and are removed.
 #[test]
 fn admission_webhooks_on_a_cluster_that_has_tenants() {
-    let Some(said) = run_on_a_cluster("admission-webhooks.md") else {
+    let Some(output) = run_on_a_cluster("admission-webhooks.md") else {
         return;
     };
     for words in [
@@ -360,14 +360,14 @@ fn admission_webhooks_on_a_cluster_that_has_tenants() {
         "namespace/orchard-late created",
         "Namespace tenure-system: deleted",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
 }
 
 /// The page runs as written: policies come into force, hold without running controllers, recover and are removed.
 #[test]
 fn policies_that_hold_while_nobody_of_tenures_runs() {
-    let Some(said) = run_on_a_cluster("admission-policies.md") else {
+    let Some(output) = run_on_a_cluster("admission-policies.md") else {
         return;
     };
     for words in [
@@ -381,7 +381,7 @@ fn policies_that_hold_while_nobody_of_tenures_runs() {
         "Ignore\n",
         "Namespace tenure-system: deleted",
     ] {
-        assert!(said.contains(words), "no {words:?} in:\n{said}");
+        assert!(output.contains(words), "no {words:?} in:\n{output}");
     }
 }
 
@@ -428,16 +428,17 @@ async fn a_deploy_key_for_a_private_repository() {
     };
     let tenant = "kubectl apply -f - <<'YAML'\napiVersion: capsule.clastix.io/v1beta2\nkind: Tenant\nmetadata: {name: team-a}\n\
                   spec: {owners: [{kind: User, name: alice}]}\nYAML\nkubectl wait tenant/team-a --for=condition=Ready --timeout=60s\n";
-    let public = |said: &str| {
-        said.lines()
+    let public = |output: &str| {
+        output
+            .lines()
             .find(|line| line.starts_with("ssh-ed25519 "))
             .unwrap()
             .to_owned()
     };
     let first = public(&run(&[tenant, bind, &ask, show].join("\n")));
     git.authorize(&first).unwrap();
-    let said = run(&format!("{fetch}\nkubectl get configmap fetched -n team-a"));
-    assert!(said.contains("surface.tenure.dev/app condition met"), "{said}");
+    let output = run(&format!("{fetch}\nkubectl get configmap fetched -n team-a"));
+    assert!(output.contains("surface.tenure.dev/app condition met"), "{output}");
 
     git.revoke_all();
     let gone = "until kubectl get events -n team-a | grep -q DeployKeyGone; do sleep 0.2; done\n\
@@ -495,12 +496,12 @@ fn each_pull_request_is_checked() {
     let map =
         |namespace: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: map, namespace: {namespace}}}\n");
     let run = |command: &str| {
-        let said = run_script(
+        let output = run_script(
             folder.path(),
             &format!("{{ {command}; }} && echo passed || echo failed"),
             |_| (),
         );
-        said.contains("passed")
+        output.contains("passed")
     };
     for (namespace, is_accepted) in [("team-b", false), ("team-a", true)] {
         write("deploy/map.yaml", &map(namespace));

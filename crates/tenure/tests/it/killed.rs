@@ -34,7 +34,7 @@ pub(crate) struct World {
     _git: GitServer,
 }
 
-pub(crate) fn recorded(path: &str) -> String {
+pub(crate) fn read_fixture(path: &str) -> String {
     std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../sops/tests/data")
@@ -48,7 +48,7 @@ pub(crate) fn map(name: &str, value: &str) -> String {
 }
 
 /// Returns the text that shows the change of an object.
-fn say(number: usize) -> String {
+fn name_change(number: usize) -> String {
     format!("number-{number};")
 }
 
@@ -131,20 +131,20 @@ impl World {
 
     /// Changes the content of all three sources. In each turn another object joins the permanent ones.
     pub(crate) async fn change(&self, number: usize) {
-        let said = say(number);
+        let value = name_change(number);
         let turn = |turn: usize| format!("turn{}", turn % TURNS);
         let mut changes = vec![
             (
                 "map.yaml".to_owned(),
-                Content::from(map("git", &format!("{said} ${{colour}} ${{word}}"))),
+                Content::from(map("git", &format!("{value} ${{colour}} ${{word}}"))),
             ),
             (
                 "secret.yaml".to_owned(),
-                Content::from(recorded("encrypted/secret.yaml")),
+                Content::from(read_fixture("encrypted/secret.yaml")),
             ),
             (
                 format!("{}.yaml", turn(number)),
-                Content::from(map(&format!("git-{}", turn(number)), &said)),
+                Content::from(map(&format!("git-{}", turn(number)), &value)),
             ),
         ];
         let last = format!("{}.yaml", turn(number + TURNS - 1));
@@ -153,23 +153,24 @@ impl World {
         }
         self.git.commit(changes, "a change").await.unwrap();
         let files = [
-            ("map.yaml".to_owned(), map("oci", &said)),
-            ("turn.yaml".to_owned(), map(&format!("oci-{}", turn(number)), &said)),
+            ("map.yaml".to_owned(), map("oci", &value)),
+            ("turn.yaml".to_owned(), map(&format!("oci-{}", turn(number)), &value)),
         ];
         let files = files.each_ref().map(|(path, text)| (path.as_str(), text.as_str()));
         self.registry.push("app", "latest", &Artifact::from_files(&files));
-        self.store.put("app", "map.yaml", map("bucket", &said).as_bytes());
+        self.store.put("app", "map.yaml", map("bucket", &value).as_bytes());
         self.store.put(
             "app",
             "turn.yaml",
-            map(&format!("bucket-{}", turn(number)), &said).as_bytes(),
+            map(&format!("bucket-{}", turn(number)), &value).as_bytes(),
         );
     }
 
     /// Requests a reconciliation of all sources.
     pub(crate) async fn ask(&self, number: usize) {
         let admin = self.admin().await;
-        let request = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": say(number) } } });
+        let request =
+            json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": name_change(number) } } });
         for (kind, name) in SOURCES {
             admin
                 .patch((SOURCE_VERSION, kind), (NAMESPACE, name), request.clone())
@@ -179,15 +180,15 @@ impl World {
     }
 
     /// Returns the relevant final state, without values that differ between runs.
-    async fn look(&self, number: usize) -> BTreeMap<String, Value> {
+    async fn read_state(&self, number: usize) -> BTreeMap<String, Value> {
         let admin = self.admin().await;
         let mut state = BTreeMap::new();
         let conditions = |object: &Value| {
             let list = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            let told = list
+            let conditions = list
                 .iter()
                 .map(|condition| json!([condition["type"], condition["status"], condition["reason"]]));
-            told.collect::<Vec<Value>>()
+            conditions.collect::<Vec<Value>>()
         };
         let mut revisions = BTreeMap::new();
         for (kind, name) in SOURCES {
@@ -201,7 +202,7 @@ impl World {
                 format!("{kind}/{name}"),
                 json!({
                     "conditions": conditions(&source), "finalizers": source["metadata"]["finalizers"],
-                    "isHandled": number == 0 || source["status"]["lastHandledReconcileAt"] == say(number),
+                    "isHandled": number == 0 || source["status"]["lastHandledReconcileAt"] == name_change(number),
                 }),
             );
             let applied = admin.get(KUSTOMIZATION, (NAMESPACE, name)).await.unwrap().unwrap();
@@ -232,15 +233,15 @@ impl World {
         }
         let text = serde_json::to_string(&state)
             .unwrap()
-            .replace(&say(number), "number-N;");
+            .replace(&name_change(number), "number-N;");
         serde_json::from_str(&text).unwrap()
     }
 
     /// Waits until the state is the same as in this turn without kills.
-    pub(crate) async fn until(&self, number: usize, expected: &Ends, when: &str) {
+    pub(crate) async fn wait_for_end(&self, number: usize, expected: &Ends, when: &str) {
         let begun = Instant::now();
         loop {
-            let (state, files) = (self.look(number).await, self.list_files());
+            let (state, files) = (self.read_state(number).await, self.list_files());
             let missing = expected.find_difference(number, &state, &files);
             match missing {
                 None => return,
@@ -256,18 +257,18 @@ impl World {
     async fn describe(&self) -> String {
         let admin = self.admin().await;
         let kinds = SOURCES.iter().copied().map(|(kind, _)| (SOURCE_VERSION, kind));
-        let mut told = String::new();
+        let mut statuses = String::new();
         for kind in kinds.chain([KUSTOMIZATION]) {
             for object in admin.list(kind, NAMESPACE).await.unwrap() {
                 let (annotations, status) = (&object["metadata"]["annotations"], &object["status"]);
                 let conditions = &status["conditions"];
-                told += &format!(
+                statuses += &format!(
                     "{} {}: {annotations:#} {conditions:#} {}\n",
                     kind.1, object["metadata"]["name"], status["artifact"]
                 );
             }
         }
-        told
+        statuses
     }
 
     /// Returns the files of artifacts and of work in progress with their sizes, without digests and numbers.
@@ -319,7 +320,7 @@ fn walk(folder: &Path, see: &mut dyn FnMut(&str, u64)) {
 pub(crate) fn key() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys", "namespace": NAMESPACE },
-        "stringData": { "a.agekey": recorded("keys/first.agekey") }
+        "stringData": { "a.agekey": read_fixture("keys/first.agekey") }
     })
 }
 
@@ -333,7 +334,7 @@ pub(crate) struct Ends {
 
 impl Ends {
     /// Records changes without kills, and the longest duration of one.
-    pub(crate) async fn learn(world: &World) -> (Self, Duration) {
+    pub(crate) async fn record(world: &World) -> (Self, Duration) {
         let mut ends = Self::default();
         let mut longest = Duration::ZERO;
         // The loop makes one more change than there are turns, because the files are stable after the second round.
@@ -344,8 +345,8 @@ impl Ends {
                 world.ask(number).await;
             }
             loop {
-                let state = world.look(number).await;
-                let told = serde_json::to_string(&state).unwrap();
+                let state = world.read_state(number).await;
+                let text = serde_json::to_string(&state).unwrap();
                 let entries = state
                     .values()
                     .filter_map(|object| object["inventory"].as_array())
@@ -353,11 +354,11 @@ impl Ends {
                 let objects = state.values().filter(|object| object.get("labels").is_some());
                 // An object with an unconfirmed deletion stays in the inventory for a moment.
                 let is_done = entries.sum::<usize>() == objects.count()
-                    && !told.contains("\"isApplied\":false")
-                    && !told.contains("\"isHandled\":false")
-                    && !told.contains("\"False\"")
-                    && !told.contains("Unknown")
-                    && !told.contains("Reconciling")
+                    && !text.contains("\"isApplied\":false")
+                    && !text.contains("\"isHandled\":false")
+                    && !text.contains("\"False\"")
+                    && !text.contains("Unknown")
+                    && !text.contains("Reconciling")
                     && ["ConfigMap/git", "ConfigMap/oci", "ConfigMap/bucket"]
                         .iter()
                         .all(|name| {
@@ -419,7 +420,7 @@ impl Chance {
         Self(seed | 1)
     }
 
-    fn below(&mut self, limit: Duration) -> Duration {
+    fn draw_below(&mut self, limit: Duration) -> Duration {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -433,7 +434,7 @@ async fn a_kill_at_any_moment_changes_nothing_of_the_end() {
     let kills: usize = kills.unwrap_or(3);
     let mut chance = Chance::of_environment();
     let (world, mut up) = World::set().await;
-    let (ends, longest) = Ends::learn(&world).await;
+    let (ends, longest) = Ends::record(&world).await;
     let beside = world.list_beside();
     let mut unfinished = 0;
     for kill in 1..=kills {
@@ -443,20 +444,23 @@ async fn a_kill_at_any_moment_changes_nothing_of_the_end() {
         // The first kill is immediate, so at least one kill hits an attempt even in a short and fast run.
         let moment = match kill {
             1 => Duration::ZERO,
-            _ => chance.below(longest.mul_f64(1.1)),
+            _ => chance.draw_below(longest.mul_f64(1.1)),
         };
         let when = format!("kill {kill} of {kills}, {} ms after the change", moment.as_millis());
         tokio::time::sleep(moment).await;
-        unfinished += usize::from(ends.find_difference(number, &world.look(number).await, &[]).is_some());
+        unfinished += usize::from(
+            ends.find_difference(number, &world.read_state(number).await, &[])
+                .is_some(),
+        );
         up.kill();
         up = world.start();
         // Every other kill is followed by a second one during the recovery.
         if kill % 2 == 0 {
-            tokio::time::sleep(chance.below(longest)).await;
+            tokio::time::sleep(chance.draw_below(longest)).await;
             up.kill();
             up = world.start();
         }
-        world.until(number, &ends, &when).await;
+        world.wait_for_end(number, &ends, &when).await;
         println!("{when}: it came to the same end");
     }
     println!("{unfinished} of {kills} had not come to its end when it was killed");

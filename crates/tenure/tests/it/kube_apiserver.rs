@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service, ServiceAcco
 use kube::api::{Api, ObjectMeta, PostParams};
 use tenure_test_ports::reserve_port;
 
-use crate::process::{Up, fails, named};
+use crate::process::{Up, fails, make_command};
 
 /// A folder such as `KUBEBUILDER_ASSETS` names, with certificates from another source.
 struct Assets {
@@ -32,7 +32,7 @@ impl Assets {
         }
         let port = reserve_port();
         let url = format!("http://127.0.0.1:{port}");
-        let mut command = named(&folder.path().join("etcd"));
+        let mut command = make_command(&folder.path().join("etcd"));
         command
             .arg("--data-dir")
             .arg(folder.path().join("etcd-data"))
@@ -50,7 +50,7 @@ impl Assets {
         Self {
             folder,
             etcd: url,
-            _etcd: Up::of(child),
+            _etcd: Up::wrap(child),
         }
     }
 
@@ -60,7 +60,7 @@ impl Assets {
 
     /// Starts the API server as envtest does; the first printed line has its address.
     fn start(&self) -> (Up, String) {
-        let mut command = named(&self.folder.path().join("kube-apiserver"));
+        let mut command = make_command(&self.folder.path().join("kube-apiserver"));
         let flag = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
         command.args([
             "--allow-privileged=true",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::process::named;
+use crate::process::make_command;
 
 /// Returns the shell blocks of a page, in order.
 pub(crate) fn shell_blocks(page: &str) -> String {
@@ -45,7 +45,7 @@ pub(crate) fn run_script(folder: &Path, script: &str, prepare: impl FnOnce(&mut 
     );
     let script = format!("set -eum\ntrap 'kill %1 2>/dev/null || true' EXIT\n{script}");
     // A page waits until something exists, and would wait forever if it never exists.
-    let mut command = named(Path::new("timeout"));
+    let mut command = make_command(Path::new("timeout"));
     command
         .args(["300", "bash", "-c", &script])
         .env("PATH", path.unwrap())
@@ -54,11 +54,11 @@ pub(crate) fn run_script(folder: &Path, script: &str, prepare: impl FnOnce(&mut 
         .current_dir(folder);
     prepare(&mut command);
     let output = command.output().unwrap();
-    let said = format!(
+    let text = format!(
         "{}\n{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(output.status.success(), "{said}");
-    said
+    assert!(output.status.success(), "{text}");
+    text
 }

@@ -6,13 +6,13 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// Returns the program with a clean environment, so no test sees the user's kubeconfig.
 pub(crate) fn tenure(arguments: &[&str]) -> Command {
-    let mut command = named(Path::new(env!("CARGO_BIN_EXE_tenure")));
+    let mut command = make_command(Path::new(env!("CARGO_BIN_EXE_tenure")));
     command.args(arguments);
     command
 }
 
 /// Returns the program under the name of a link to it.
-pub(crate) fn named(program: &Path) -> Command {
+pub(crate) fn make_command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command
         .env_remove("KUBECONFIG")
@@ -86,7 +86,7 @@ impl Up {
     }
 
     /// Wraps a process, which then ends with the test.
-    pub(crate) fn of(child: Child) -> Self {
+    pub(crate) fn wrap(child: Child) -> Self {
         Self { child }
     }
 

@@ -39,20 +39,20 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{kind: ServiceAccount, namespace: shop, name: deployer}]
 "#;
 
-fn check(folder: &Path, arguments: &[&str], code: i32, said: &[&str], unsaid: &[&str]) {
+fn check(folder: &Path, arguments: &[&str], code: i32, expected: &[&str], unexpected: &[&str]) {
     let mut all = vec!["reach", "--from", "cluster.yaml"];
     all.extend(arguments);
     let output = tenure(&all).current_dir(folder).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let noted = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}\n{noted}");
-    for word in said {
+    for word in expected {
         assert!(
             text.contains(word) || noted.contains(word),
             "{arguments:?}: no {word:?} in {text}\n{noted}"
         );
     }
-    for word in unsaid {
+    for word in unexpected {
         assert!(
             !text.contains(word) && !noted.contains(word),
             "{arguments:?}: {word:?} in {text}\n{noted}"
@@ -66,8 +66,9 @@ fn reach_answers_from_files() {
     std::fs::write(folder.path().join("cluster.yaml"), CLUSTER).unwrap();
     std::fs::create_dir(folder.path().join("added")).unwrap();
     std::fs::write(folder.path().join("added/binding.yaml"), ADDED).unwrap();
-    let check =
-        |arguments: &[&str], code, said: &[&str], unsaid: &[&str]| check(folder.path(), arguments, code, said, unsaid);
+    let check = |arguments: &[&str], code, expected: &[&str], unexpected: &[&str]| {
+        check(folder.path(), arguments, code, expected, unexpected)
+    };
     check(
         &["user", "anna"],
         0,

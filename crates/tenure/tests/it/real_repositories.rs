@@ -61,7 +61,7 @@ async fn every_buildable_folder_is_what_kustomize_prints() {
         cluster.create_source(&name, &git.http_url(&name)).await;
         for path in kustomizations {
             let target = format!("real-{reconciled}");
-            let Some(wanted) = expected(&tree, &path, &target) else {
+            let Some(wanted) = render_expected(&tree, &path, &target) else {
                 continue;
             };
             reconciled += 1;
@@ -113,7 +113,7 @@ fn kustomizations(tree: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the real kustomize's output for the folder with this test's namespace; `None` if kustomize can't build it.
-fn expected(tree: &Path, path: &Path, target: &str) -> Option<Vec<Value>> {
+fn render_expected(tree: &Path, path: &Path, target: &str) -> Option<Vec<Value>> {
     let copy = tempfile::tempdir().unwrap();
     copy_tree(tree, copy.path());
     let folder = copy.path().join(path);
@@ -242,7 +242,7 @@ impl Cluster {
         self.create("kustomizations", true, kustomization).await;
         let (status, message) = self.outcome().await;
         // The kinds are read afterwards, because a tree may bring kinds of its own.
-        let served = self.served().await;
+        let served = self.list_served().await;
         let unknown: BTreeSet<&str> = wanted
             .iter()
             .filter(|object| plural(&served, object).is_none())
@@ -292,7 +292,7 @@ impl Cluster {
             .delete("folder", &DeleteParams::default())
             .await
             .unwrap();
-        self.until(|object| object.is_none().then_some(()))
+        self.wait_until(|object| object.is_none().then_some(()))
             .await
             .map_err(|()| "the Kustomization is not deleted".to_owned())?;
         if problems.is_empty() {
@@ -304,7 +304,7 @@ impl Cluster {
 
     async fn outcome(&self) -> (String, String) {
         let ended = self
-            .until(|object| {
+            .wait_until(|object| {
                 let conditions = object?.data.pointer("/status/conditions")?.as_array()?.clone();
                 let ready = conditions.iter().find(|condition| condition["type"] == "Ready")?;
                 let reason = ready["reason"].as_str().unwrap_or_default();
@@ -320,7 +320,7 @@ impl Cluster {
         ended.unwrap_or_else(|()| ("never".to_owned(), "no outcome in time".to_owned()))
     }
 
-    async fn until<T>(&self, mut wanted: impl FnMut(Option<&DynamicObject>) -> Option<T>) -> Result<T, ()> {
+    async fn wait_until<T>(&self, mut wanted: impl FnMut(Option<&DynamicObject>) -> Option<T>) -> Result<T, ()> {
         let watching = async {
             let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(self.kustomizations(), "folder"));
             while let Some(change) = changes.next().await {
@@ -334,7 +334,7 @@ impl Cluster {
     }
 
     /// Returns apiVersion, kind, plural and scope of all served kinds.
-    async fn served(&self) -> Vec<(String, String, String, bool)> {
+    async fn list_served(&self) -> Vec<(String, String, String, bool)> {
         let discovery = kube::discovery::Discovery::new(self.client.clone())
             .run_aggregated()
             .await

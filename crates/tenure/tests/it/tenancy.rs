@@ -55,7 +55,7 @@ async fn make_tenant(data: &Path, name: &str, spec: Value) {
 }
 
 /// Reads as an administrator until the answer is as expected.
-async fn until(data: &Path, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+async fn wait_until(data: &Path, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
         let request = Request::get(path).body(Vec::new()).unwrap();
@@ -100,20 +100,20 @@ async fn owners_make_their_own_namespaces_and_no_others() {
     for (tenant, user) in [("blue", "alice"), ("red", "rita")] {
         let path = format!("/apis/capsule.clastix.io/v1beta2/tenants/{tenant}");
         let is_ready = |tenant: &Value| tenant["status"]["conditions"][0]["status"] == "True";
-        let ready = until(&data, &path, is_ready).await;
+        let ready = wait_until(&data, &path, is_ready).await;
         // The controllers implement all of the Tenant's fields.
         let message = ready["status"]["conditions"][0]["message"].as_str().unwrap().to_owned();
         assert!(!message.contains("without effect"), "{message}");
         let binding =
             format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capsule:{tenant}:namespace-provisioner");
-        let binding = until(&data, &binding, |binding| binding["subjects"].is_array()).await;
+        let binding = wait_until(&data, &binding, |binding| binding["subjects"].is_array()).await;
         assert_eq!(binding["subjects"][0]["name"], user);
     }
 
     // Owners get their own Tenant, and can't list Tenants.
     let tenants = "/apis/capsule.clastix.io/v1beta2/tenants";
     let view = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/tenure:blue:view";
-    until(&data, view, |binding| binding["subjects"].is_array()).await;
+    wait_until(&data, view, |binding| binding["subjects"].is_array()).await;
     let read = async |path: &str| ask(&data, "alice", Method::GET, path, &Value::Null).await;
     let blue = until_read(async || read(&format!("{tenants}/blue")).await).await;
     assert_eq!(blue["metadata"]["name"], "blue");
@@ -128,7 +128,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
     // The garbage collector deletes by an ownerReference.
     assert!(made["metadata"]["ownerReferences"].is_null(), "{made}");
     let status = "/apis/capsule.clastix.io/v1beta2/tenants/blue";
-    until(&data, status, |tenant| {
+    wait_until(&data, status, |tenant| {
         tenant["status"]["namespaces"] == json!(["blue", "blue-dev"])
     })
     .await;
@@ -238,7 +238,7 @@ async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
     let spec = json!({ "owners": [{ "kind": "User", "name": "rita", "clusterRoles": ["admin"] }] });
     make_tenant(&data, "red", spec.clone()).await;
     let tenant = "/apis/capsule.clastix.io/v1beta2/tenants/red";
-    until(&data, tenant, |tenant| {
+    wait_until(&data, tenant, |tenant| {
         tenant["status"]["conditions"][0]["status"] == "True"
     })
     .await;
@@ -280,7 +280,7 @@ async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
     let mut cordoned = spec;
     cordoned["cordoned"] = json!(true);
     make_tenant(&data, "red", cordoned).await;
-    until(&data, tenant, |tenant| tenant["status"]["state"] == "Cordoned").await;
+    wait_until(&data, tenant, |tenant| tenant["status"]["state"] == "Cordoned").await;
     let (_, message) = ask(&data, "rita", Method::POST, maps, &map).await.unwrap_err();
     assert!(message.contains("Tenant red is cordoned"), "{message}");
 }
@@ -295,27 +295,27 @@ async fn a_quota_for_all_namespaces_of_a_tenant_is_counted_and_kept() {
     });
     make_tenant(&data, "crew", spec).await;
     let binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capsule:crew:namespace-provisioner";
-    until(&data, binding, |binding| binding["subjects"].is_array()).await;
+    wait_until(&data, binding, |binding| binding["subjects"].is_array()).await;
     ask(&data, "alice", Method::POST, NAMESPACES, &namespace("crew-two", None))
         .await
         .unwrap();
     for namespace in ["crew", "crew-two"] {
         let quota = format!("/api/v1/namespaces/{namespace}/resourcequotas/capsule-crew-0");
-        let found = until(&data, &quota, |quota| quota["status"]["used"]["services"] == "0").await;
+        let found = wait_until(&data, &quota, |quota| quota["status"]["used"]["services"] == "0").await;
         assert_eq!(found["spec"]["hard"], json!({ "services": "3" }), "each says the whole");
         let marked = format!("{NAMESPACES}/{namespace}");
-        until(&data, &marked, |namespace| {
+        wait_until(&data, &marked, |namespace| {
             namespace["metadata"]["labels"]["tenure.dev/counted"] == "true"
         })
         .await;
         let members = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
-        until(&data, &members, |bindings| {
+        wait_until(&data, &members, |bindings| {
             !bindings["items"].as_array().unwrap_or(&Vec::new()).is_empty()
         })
         .await;
     }
     let tenant = "/apis/capsule.clastix.io/v1beta2/tenants/crew";
-    let ready = until(&data, tenant, |tenant| tenant["status"]["size"] == 2).await;
+    let ready = wait_until(&data, tenant, |tenant| tenant["status"]["size"] == 2).await;
     assert!(!ready.to_string().contains("without effect"), "{ready}");
 
     let service = |name: &str| json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": { "ports": [{ "port": 80 }] } });

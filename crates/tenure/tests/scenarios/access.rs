@@ -84,7 +84,7 @@ async fn send(cluster: &Cluster, user: &str, (method, target): (Method, &str), b
 }
 
 /// Repeats a dry run until it is denied with these words, or without words until it is admitted. A server applies changes of policies and roles a moment later.
-async fn until(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value, part: Option<&str>) {
+async fn wait_for_ruling(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value, part: Option<&str>) {
     let target = format!("{}?dryRun=All", way.1);
     let seen = eventually(PATIENCE, || async {
         match (send(cluster, user, (way.0.clone(), &target), body).await, part) {
@@ -100,7 +100,7 @@ async fn until(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value,
 async fn wait_for_rights(cluster: &Cluster, asked: &Value, may_not: &str, may: &str) {
     let grants = path("fluxaccessgrants", "");
     for (user, part) in [(may_not, Some("may not approve")), (may, None)] {
-        until(cluster, user, (Method::POST, &grants), &grant(asked, user, &[]), part).await;
+        wait_for_ruling(cluster, user, (Method::POST, &grants), &grant(asked, user, &[]), part).await;
     }
 }
 
@@ -197,10 +197,10 @@ async fn store(cluster: &Cluster, request: Value) -> Value {
 /// Returns the state of a request by the command.
 fn state_of(cluster: &Cluster, request: &Value) -> (String, String) {
     let output = cluster.run(&["access", "list", "-o", "json"]);
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let rows = told["requests"].as_array().unwrap();
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["requests"].as_array().unwrap();
     let row = rows.iter().find(|row| row["name"] == request["metadata"]["name"]);
-    let row = row.unwrap_or_else(|| panic!("{told:#}"));
+    let row = row.unwrap_or_else(|| panic!("{report:#}"));
     (row["state"].as_str().unwrap().to_owned(), row["notes"].to_string())
 }
 
@@ -463,10 +463,10 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
 
     // A request that a standing grant approves is denied by a Denied grant, since the standing grant serves others, too.
     let spec = json!({"targets": ["work-43"], "roles": ["read_repository"], "namespaces": ["access-a", "new-*"], "maxRotate": "90d", "approvedBy": "kubernetes-admin"});
-    let mut standing = object("FluxAccessStandingGrant", "everybody", spec);
+    let mut standing_grant = object("FluxAccessStandingGrant", "everybody", spec);
     let me = whoami(&cluster).await;
-    standing["spec"]["approvedBy"] = json!(me);
-    cluster.admin.apply(standing).await;
+    standing_grant["spec"]["approvedBy"] = json!(me);
+    cluster.admin.apply(standing_grant).await;
     let mut of_platform = request(43, "bob");
     of_platform["spec"]["askedIn"] = json!({"kind": "Agent", "name": "prod"});
     let mut spec: FluxAccessRequestSpec = serde_json::from_value(of_platform["spec"].clone()).unwrap();

@@ -21,11 +21,11 @@ fn namespace(name: &str) -> Value {
 async fn create_until(who: &Admin, object: &Value, expected: impl Fn(&Result<Value, String>) -> bool) -> Value {
     let started = Instant::now();
     loop {
-        let said = who.create(object).await;
-        if expected(&said) {
-            return said.unwrap_or_default();
+        let result = who.create(object).await;
+        if expected(&result) {
+            return result.unwrap_or_default();
         }
-        assert!(started.elapsed() < PATIENCE, "{object}: {said:?}");
+        assert!(started.elapsed() < PATIENCE, "{object}: {result:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
@@ -72,15 +72,15 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     }
     wait_for_probe(health, "/readyz", 200).await;
     // Owners create namespaces, which belong to their tenants.
-    let made = create_until(&alice, &namespace("orchard-dev"), |said| said.is_ok()).await;
+    let made = create_until(&alice, &namespace("orchard-dev"), |result| result.is_ok()).await;
     assert_eq!(made["metadata"]["labels"]["capsule.clastix.io/tenant"], "orchard");
     // The garbage collector deletes by an ownerReference.
     assert!(made["metadata"]["ownerReferences"].is_null(), "{made}");
     // Owners can get their Tenant, without a right to list.
     let view = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "tenure:orchard:view"}});
     admin.wait_for(view, |found| found["subjects"].is_array()).await;
-    let told = cluster.check_as("alice", &["get", "tenants"], 0, &["orchard", "NAME"]);
-    assert!(!told.contains("quarry"), "{told}");
+    let output = cluster.check_as("alice", &["get", "tenants"], 0, &["orchard", "NAME"]);
+    assert!(!output.contains("quarry"), "{output}");
     let mut foreign = namespace("quarry-dev");
     foreign["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "quarry"});
     let refused = alice.create(&foreign).await.unwrap_err();
@@ -113,14 +113,14 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     admin.create(&namespace("by-admin")).await.unwrap();
     let config =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "by-owner", "namespace": "orchard-dev"}});
-    create_until(&alice, &config, |said| {
-        said.is_ok() || said.as_ref().is_err_and(|why| why.contains("forbidden"))
+    create_until(&alice, &config, |result| {
+        result.is_ok() || result.as_ref().is_err_and(|why| why.contains("forbidden"))
     })
     .await;
     admin.create(&config).await.ok();
     // The controllers return with the same certificate, and continue.
     let mut again = Controllers::start(&cluster.kubeconfig, &cluster.data("again"), &flags);
-    create_until(&alice, &namespace("orchard-late"), |said| said.is_ok()).await;
+    create_until(&alice, &namespace("orchard-late"), |result| result.is_ok()).await;
 
     // The webhooks are removed first, even while controllers run that would restore them.
     cluster.check(
@@ -173,7 +173,7 @@ async fn webhooks_of_the_dead_are_taken_away() {
     }
     wait_for_probe(health, "/readyz", 200).await;
     let gwen = cluster.become_user("gwen", &[]).await;
-    create_until(&gwen, &namespace("grove-dev"), |said| said.is_ok()).await;
+    create_until(&gwen, &namespace("grove-dev"), |result| result.is_ok()).await;
 
     controllers.signal(Signal::SIGKILL);
     let refused = gwen.create(&namespace("grove-late")).await.unwrap_err();

@@ -55,8 +55,8 @@ async fn an_administrator_says_which_namespaces_are_a_tenants() {
             record(found).is_some_and(|record| record["status"] == "False")
         })
         .await;
-    let told = admin.find(&blue).await.unwrap();
-    let message = record(&told).unwrap()["message"].as_str().unwrap().to_owned();
+    let object = admin.find(&blue).await.unwrap();
+    let message = record(&object).unwrap()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("not taken: adopt-claiming"), "{message}");
 
     // A dry run changes nothing.

@@ -16,7 +16,7 @@ use crate::world::{Cluster, Controllers, PATIENCE, describe, path, prepare_shop,
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Returns the answer for a token: the status, and the length of the body.
-fn take(port: u16, path: &str, token: &str) -> (u16, usize) {
+fn fetch(port: u16, path: &str, token: &str) -> (u16, usize) {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connect");
     let request = format!("GET {path} HTTP/1.1\r\nhost: artifacts\r\nauthorization: Bearer {token}\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("ask");
@@ -120,19 +120,19 @@ async fn artifacts_are_served_with_the_rights_of_an_installation() {
     let stranger = shop.make_reader("stranger", &[]).await;
     let reviews = reviews();
     if admin.find(&reviews).await.is_none() {
-        assert_eq!(take(port, path, &taker).0, 503);
+        assert_eq!(fetch(port, path, &taker).0, 503);
         shop.controllers.expect("system:auth-delegator");
     }
     admin.apply(reviews).await;
     let size = usize::try_from(artifact["size"].as_u64().expect("a size")).expect("a number");
     let started = Instant::now();
     // An API server needs a moment for a new right.
-    while take(port, path, &taker) != (200, size) {
-        assert!(started.elapsed() < PATIENCE, "{:?}", take(port, path, &taker));
+    while fetch(port, path, &taker) != (200, size) {
+        assert!(started.elapsed() < PATIENCE, "{:?}", fetch(port, path, &taker));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    assert_eq!(take(port, path, &stranger).0, 403);
-    assert_eq!(take(port, path, "nonsense").0, 401);
+    assert_eq!(fetch(port, path, &stranger).0, 403);
+    assert_eq!(fetch(port, path, "nonsense").0, 401);
 }
 
 /// The binding that `tenure install --artifact-secret` makes, as for metrics.
@@ -165,10 +165,10 @@ async fn an_owner_sees_file_and_line_without_a_folder() {
     let kubeconfig = shop.write_kubeconfig("with-server", &owner, Some(&server));
     // An API server needs a moment for a new right.
     let seen = eventually(SOON, || async {
-        let (code, said) = ask_who(&kubeconfig, &[]);
-        match code == Some(0) && said.contains("app.yaml:6") {
-            true => Ok(said),
-            false => Err(format!("{code:?}: {said}")),
+        let (code, output) = ask_who(&kubeconfig, &[]);
+        match code == Some(0) && output.contains("app.yaml:6") {
+            true => Ok(output),
+            false => Err(format!("{code:?}: {output}")),
         }
     });
     let seen = seen.await.expect("file and line");
@@ -176,10 +176,10 @@ async fn an_owner_sees_file_and_line_without_a_folder() {
 
     let neighbour = shop.write_kubeconfig("neighbour", &stranger, Some(&server));
     let refused = eventually(SOON, || async {
-        let (code, said) = ask_who(&neighbour, &[]);
-        match code == Some(0) && said.contains("gitrepositories") && said.contains("forbidden") {
-            true => Ok(said),
-            false => Err(format!("{code:?}: {said}")),
+        let (code, output) = ask_who(&neighbour, &[]);
+        match code == Some(0) && output.contains("gitrepositories") && output.contains("forbidden") {
+            true => Ok(output),
+            false => Err(format!("{code:?}: {output}")),
         }
     });
     let refused = refused.await.expect("a refusal");
@@ -216,9 +216,9 @@ async fn an_owner_sees_file_and_line_without_a_folder() {
             "none.pem",
         ),
     ] {
-        let (found, said) = ask_who(kubeconfig, &more);
-        assert_eq!(found, Some(code), "{more:?}: {said}");
-        assert!(said.contains(words) && !said.contains(&owner), "{more:?}: {said}");
+        let (found, output) = ask_who(kubeconfig, &more);
+        assert_eq!(found, Some(code), "{more:?}: {output}");
+        assert!(output.contains(words) && !output.contains(&owner), "{more:?}: {output}");
     }
 
     // An administrator names the folder, and no server is asked.

@@ -9,7 +9,7 @@ use tenure_test_ports::reserve_port;
 use crate::world::{Cluster, Controllers, list_webhook_flags, wait_for_probe};
 
 #[tokio::test]
-async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
+async fn without_admission_the_attestation_fails() {
     let cluster = Cluster::start_installed().await;
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &[]);
     let output = cluster.run(&["attest", "--yes", "-o", "json"]);
@@ -86,7 +86,7 @@ fn attest(cluster: &Cluster) -> (Option<i32>, BTreeMap<String, (String, String)>
 fn list_edits(outcomes: &BTreeMap<String, (String, String)>) -> Vec<(&str, bool)> {
     let edits = outcomes.iter().filter(|(name, _)| name.starts_with("hand-edit"));
     edits
-        .map(|(name, (outcome, said))| (name.as_str(), outcome == "held" && said.ends_with("(git-managed)")))
+        .map(|(name, (outcome, message))| (name.as_str(), outcome == "held" && message.ends_with("(git-managed)")))
         .collect()
 }
 

@@ -79,7 +79,7 @@ async fn a_real_servers_audit_log_tells_who_wrote_what() {
     let who = ["who", "configmap/map", "-n", "ledger", "--audit-log", &log];
     cluster.check(&who, 0, &["WRITTEN BY", "kubectl-edit", "alice, impersonated by "]);
     let audit = ["audit", "-n", "ledger", "--audit-log", &log];
-    let said = cluster.check(
+    let output = cluster.check(
         &audit,
         1,
         &[
@@ -89,7 +89,7 @@ async fn a_real_servers_audit_log_tells_who_wrote_what() {
             "Kustomization ledger/old, which applied it, is gone: delete it",
         ],
     );
-    assert!(!said.contains("ConfigMap/ledger/map\n"), "{said}");
+    assert!(!output.contains("ConfigMap/ledger/map\n"), "{output}");
     // Without the log, only the manager's name is known.
     let without = cluster.check(&["audit", "-n", "ledger"], 1, &["kustomize-controller"]);
     assert!(!without.contains("bob"), "{without}");

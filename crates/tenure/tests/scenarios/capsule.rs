@@ -12,7 +12,7 @@ use tenure_git_server::{GitServer, Options, Repository};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::eventually;
 
-use crate::process::named;
+use crate::process::make_command;
 use crate::world::{Admin, Cluster, Controllers, manifest, name_object, prepare_shop, wait_for_greeting};
 
 /// The group of Capsule's users.
@@ -75,7 +75,7 @@ impl Capsule {
         let kubeconfig = cluster.write_kubeconfig_as("system:serviceaccount:capsule-system:capsule", &[]);
         let log = cluster.data("capsule.log");
         let written = std::fs::File::create(&log).unwrap();
-        let child = named(&beside.join("capsule"))
+        let child = make_command(&beside.join("capsule"))
             .arg(format!("--webhook-port={port}"))
             .arg(format!("--webhook-cert-path={}", certificates.display()))
             .arg("--metrics-addr=0")
@@ -95,9 +95,9 @@ impl Drop for Capsule {
         let _gone = self.child.kill();
         let _gone = self.child.wait();
         if std::thread::panicking() {
-            let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-            let from = said.len().saturating_sub(8_000);
-            eprintln!("capsule: {}", said.get(from..).unwrap_or(&said));
+            let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+            let from = log.len().saturating_sub(8_000);
+            eprintln!("capsule: {}", log.get(from..).unwrap_or(&log));
         }
     }
 }
@@ -164,7 +164,7 @@ fn is_condition(found: &Value, kind: &str, status: &str) -> bool {
 fn is_refused(found: &Value, words: &str) -> bool {
     let ready = find_condition(found, "Ready");
     ready.is_some_and(|ready| {
-        ready["status"] == "False" && ready["message"].as_str().is_some_and(|said| said.contains(words))
+        ready["status"] == "False" && ready["message"].as_str().is_some_and(|message| message.contains(words))
     })
 }
 

@@ -85,11 +85,11 @@ async fn what_a_cluster_would_refuse_is_found_there_and_nothing_is_written() {
     let check = ["check", folder.to_str().expect("a path"), "--tenant", "check-blue"];
     // The facts that policies read reach the namespace and the API server a moment later.
     let judged = eventually(SOON, || async {
-        let said = describe(&cluster.run(&check));
-        if said.contains("(service-options)") {
+        let output = describe(&cluster.run(&check));
+        if output.contains("(service-options)") {
             Ok(())
         } else {
-            Err(said)
+            Err(output)
         }
     });
     judged.await.expect("what the Tenant says is judged");
@@ -107,10 +107,10 @@ async fn what_a_cluster_would_refuse_is_found_there_and_nothing_is_written() {
         "unknown.yaml:1: error: schema: Nothing/check-blue/it: ",
         "7 objects checked as ",
     ];
-    let said = cluster.check(&check, 1, &words);
+    let output = cluster.check(&check, 1, &words);
     assert!(
-        !said.contains("ConfigMap/check-blue/good"),
-        "what is good isn't told: {said}"
+        !output.contains("ConfigMap/check-blue/good"),
+        "valid objects are not reported: {output}"
     );
     // The control: valid files have no findings.
     write(&files[..1]);

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tenure_test_ports::reserve_port;
 
-use crate::process::{fails, named, run};
+use crate::process::{fails, make_command, run};
 use crate::world::{Cluster, Controllers, describe, lease, wait_for_probe};
 
 const IMAGE: &str =
@@ -456,7 +456,7 @@ fn a_pod_without_a_token_says_so() {
 
 /// Returns a shell in its own mount namespace, and without root also in its own user namespace.
 fn in_own_mounts(script: &str) -> Command {
-    let mut command = named(Path::new("unshare"));
+    let mut command = make_command(Path::new("unshare"));
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
     command
 }

@@ -72,7 +72,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(objects: &[Value]) -> Self {
+    fn sort_objects(objects: &[Value]) -> Self {
         let list = |kinds: &[&str]| -> Vec<Value> {
             let of_kinds = objects.iter().filter(|object| is_of(object, kinds));
             of_kinds.cloned().collect()
@@ -126,8 +126,8 @@ fn kill_after(cluster: &Cluster, arguments: &[&str], writes: usize) -> Option<St
         .spawn()
         .unwrap();
     let lines = BufReader::with_capacity(1, reader).lines();
-    let mut told = lines.map(Result::unwrap).filter(|line| tells_of_write(line));
-    if let Some(last) = told.nth(writes - 1) {
+    let mut reported = lines.map(Result::unwrap).filter(|line| tells_of_write(line));
+    if let Some(last) = reported.nth(writes - 1) {
         child.kill().unwrap();
         child.wait().unwrap();
         return Some(last);
@@ -148,12 +148,12 @@ fn interrupt_after(cluster: &Cluster, arguments: &[&str], writes: usize) -> (Opt
         .spawn()
         .unwrap();
     let lines = BufReader::with_capacity(1, reader).lines();
-    let mut told = lines.map_while(Result::ok).filter(|line| tells_of_write(line));
-    told.nth(writes - 1).expect("a write");
+    let mut reported = lines.map_while(Result::ok).filter(|line| tells_of_write(line));
+    reported.nth(writes - 1).expect("a write");
     let process = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
     nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGINT).unwrap();
     // The program ends only if it can write its last lines.
-    told.for_each(drop);
+    reported.for_each(drop);
     let output = child.wait_with_output().unwrap();
     (
         output.status.code(),
@@ -164,15 +164,15 @@ fn interrupt_after(cluster: &Cluster, arguments: &[&str], writes: usize) -> (Opt
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_interrupted_installation_says_how_it_goes_on() {
     let cluster = Cluster::start_own_bare().await;
-    let (code, said) = interrupt_after(&cluster, &INSTALL, 3);
-    assert_eq!(code, Some(130), "{said}");
+    let (code, stderr) = interrupt_after(&cluster, &INSTALL, 3);
+    assert_eq!(code, Some(130), "{stderr}");
     for words in ["objects are applied", "Run the same command again"] {
-        assert!(said.contains(words), "no {words:?} in {said}");
+        assert!(stderr.contains(words), "no {words:?} in {stderr}");
     }
     cluster.check(&INSTALL, 0, &["applied Deployment tenure-controller"]);
-    let (code, said) = interrupt_after(&cluster, &UNINSTALL, 3);
-    assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains("run the same command again to finish"), "{said}");
+    let (code, stderr) = interrupt_after(&cluster, &UNINSTALL, 3);
+    assert_eq!(code, Some(130), "{stderr}");
+    assert!(stderr.contains("run the same command again to finish"), "{stderr}");
     // Nothing holds the Lease, so the next run doesn't wait for its end.
     cluster.check(&UNINSTALL, 0, &["the installation is removed"]);
 }
@@ -180,7 +180,7 @@ async fn an_interrupted_installation_says_how_it_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_installation_gives_no_rights_that_nothing_bounds() {
     let objects = list_objects();
-    let parts = Parts::of(&objects);
+    let parts = Parts::sort_objects(&objects);
     let cluster = match Cluster::start_real_bare(&[]).await {
         Some(cluster) => cluster,
         None => Cluster::start_own_bare().await,

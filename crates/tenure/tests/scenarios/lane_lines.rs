@@ -65,8 +65,8 @@ async fn what_is_granted_to_a_tenant_comes_from_another_tenants_process() {
     waits["spec"]["dependsOn"] = json!([{"name": "base", "namespace": "red", "readyExpr":
         "dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True') && dep.metadata.name == 'base'"}]);
     admin.apply(waits.clone()).await;
-    let told = wait_for_reason(admin, &waits, "DependencyNotReady").await;
-    assert_eq!(told, "dependency 'red/base' not found");
+    let message = wait_for_reason(admin, &waits, "DependencyNotReady").await;
+    assert_eq!(message, "dependency 'red/base' not found");
     admin.apply(kustomization("red", "base", own)).await;
     wait_until_applied(admin, ("red", "base-lent"), "1").await;
     wait_until_applied(admin, ("blue", "waits-lent"), "1").await;
@@ -82,9 +82,9 @@ async fn what_is_granted_to_a_tenant_comes_from_another_tenants_process() {
             json!({"kind": "GitRepository", "name": name, "namespace": namespace}),
         );
         admin.apply(refused.clone()).await;
-        let told = wait_for_reason(admin, &refused, "AccessDenied").await;
+        let message = wait_for_reason(admin, &refused, "AccessDenied").await;
         assert_eq!(
-            told,
+            message,
             format!("can't access 'GitRepository/{namespace}/{name}', cross-namespace references have been blocked")
         );
     }
@@ -145,12 +145,12 @@ async fn a_generator_copies_what_another_tenant_granted_and_nothing_that_is_made
     admin.apply(generator("red", "made", own)).await;
     let feeds = generator("blue", "feeds", of_red("ExternalArtifact", "made"));
     admin.apply(feeds.clone()).await;
-    let told = wait_for_reason(admin, &feeds, "SourceFetchFailed").await;
+    let message = wait_for_reason(admin, &feeds, "SourceFetchFailed").await;
     assert!(
-        told.contains(
+        message.contains(
             "'ExternalArtifact/red/made' is not taken: it is made by a generator in another tenant's process"
         ),
-        "{told}"
+        "{message}"
     );
 }
 
@@ -209,7 +209,7 @@ async fn a_lanes_source_behind_a_proxy_is_fetched_over_the_hub() {
     // Addresses that sources may not reach stay closed through the proxy, too.
     let inside = source("inside", "http://169.254.169.254/latest.git");
     admin.apply(inside.clone()).await;
-    let told = wait_for_reason(admin, &inside, "GitOperationFailed").await;
-    assert!(told.contains("a cloud metadata address"), "{told}");
+    let message = wait_for_reason(admin, &inside, "GitOperationFailed").await;
+    assert!(message.contains("a cloud metadata address"), "{message}");
     serving.abort();
 }

@@ -178,7 +178,7 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     scene
         .blue
-        .wait_until_told(scene.admin(), "it was killed (signal 9); it is started again at ")
+        .wait_for_event(scene.admin(), "it was killed (signal 9); it is started again at ")
         .await;
     let (blue, same) = scene.wait_for_lane("blue", Some(blue)).await;
     assert_eq!(same, relay, "no container has to start anew for that");
@@ -187,7 +187,7 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     scene
         .blue
-        .wait_until_told(
+        .wait_for_event(
             scene.admin(),
             "its connection ended, as it does when its Pod is killed or deleted",
         )
@@ -203,7 +203,7 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
         .await;
     scene
         .blue
-        .wait_until_told(scene.admin(), "its Pod was asked to end")
+        .wait_for_event(scene.admin(), "its Pod was asked to end")
         .await;
     scene.wait_for_lane("blue", Some(blue)).await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
@@ -230,19 +230,19 @@ async fn a_lane_whose_pod_stands_still_or_has_no_memory_ends_alone() {
     kill(blue, Signal::SIGSTOP).unwrap();
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     let silent = "it gave no answer for 3 s and was ended";
-    scene.blue.wait_until_told(scene.admin(), silent).await;
+    scene.blue.wait_for_event(scene.admin(), silent).await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     assert!(!is_there(blue), "the one that stood still was left behind");
     let (blue, same) = scene.wait_for_lane("blue", Some(blue)).await;
     assert_eq!(same, relay, "no container has to start anew for that");
     scene.blue.wait_until_well(scene.admin()).await;
     // The whole Pod hangs, as on a hanging node. Nothing ends it until its liveness probe fails.
-    scene.blue.forget_what_was_told(scene.admin()).await;
+    scene.blue.delete_events(scene.admin()).await;
     for process in [blue.as_raw(), relay] {
         kill(Pid::from_raw(process), Signal::SIGSTOP).unwrap();
     }
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
-    scene.blue.wait_until_told(scene.admin(), silent).await;
+    scene.blue.wait_for_event(scene.admin(), silent).await;
     for process in [relay, blue.as_raw()] {
         kill(Pid::from_raw(process), Signal::SIGKILL).unwrap();
     }
@@ -252,7 +252,7 @@ async fn a_lane_whose_pod_stands_still_or_has_no_memory_ends_alone() {
     scene.blue.starve(blue).await;
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     let starved = "(signal 6), as it does without memory";
-    scene.blue.wait_until_told(scene.admin(), starved).await;
+    scene.blue.wait_for_event(scene.admin(), starved).await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     let (still, _) = scene.wait_for_lane("red", None).await;
     assert_eq!(still, red, "the other lane was ended, too");
@@ -274,18 +274,18 @@ async fn only_a_lanes_own_pod_gets_its_orders() {
     ];
     for (number, token) in refused.iter().enumerate() {
         let mut stream = scene.greet(token).await;
-        let mut heard = Vec::new();
-        let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut heard)).await;
+        let mut received = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut received)).await;
         assert!(read.is_ok(), "{number}: it was let in");
-        assert!(heard.is_empty(), "{number}: it was told something: {heard:?}");
+        assert!(received.is_empty(), "{number}: it received something: {received:?}");
     }
     // The control: the token of the lane's Pod is accepted. The connection gets no orders while another Pod works, and that Pod continues.
     let token = scene.make_token(account, audience, Some(&pod)).await;
     let mut stream = scene.greet(&token).await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
-    let heard = tokio::time::timeout(Duration::from_millis(10), stream.read_u8()).await;
-    assert!(heard.is_err(), "a second Pod was told something: {heard:?}");
+    let received = tokio::time::timeout(Duration::from_millis(10), stream.read_u8()).await;
+    assert!(received.is_err(), "a second Pod received something: {received:?}");
     // The lane is confined as it is beside a hub.
     let lane = scene.wait_for_lane("blue", None).await.0;
     let status = std::fs::read_to_string(format!("/proc/{lane}/status")).unwrap();

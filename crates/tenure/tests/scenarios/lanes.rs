@@ -103,21 +103,23 @@ impl Shop {
     }
 
     /// Waits for an event at the Surface with these words.
-    pub(crate) async fn wait_until_told(&self, admin: &Admin, words: &str) {
+    pub(crate) async fn wait_for_event(&self, admin: &Admin, words: &str) {
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": self.tenant, "name": ""}});
         wait_until(&format!("an event says {words:?}"), async || {
             let events = admin.api(&event).list(&Default::default()).await.unwrap();
-            let told = events.items.iter().any(|event| {
-                event.data["message"].as_str().is_some_and(|said| said.contains(words))
+            let is_reported = events.items.iter().any(|event| {
+                event.data["message"]
+                    .as_str()
+                    .is_some_and(|message| message.contains(words))
                     && event.data["involvedObject"]["kind"] == "Surface"
             });
-            told.then_some(())
+            is_reported.then_some(())
         })
         .await;
     }
 
     /// Deletes the events, so that the same words must be reported again.
-    pub(crate) async fn forget_what_was_told(&self, admin: &Admin) {
+    pub(crate) async fn delete_events(&self, admin: &Admin) {
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": self.tenant, "name": ""}});
         let (all, how) = (Default::default(), Default::default());
         let _forgotten = admin.api(&event).delete_collection(&how, &all).await.unwrap();
@@ -361,7 +363,7 @@ async fn a_lane_that_is_killed_comes_back_later_each_time() {
         let blue = scene.wait_for_lane("blue", before).await;
         kill(blue, Signal::SIGKILL).unwrap();
         scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
-        scene.blue.wait_until_told(scene.admin(), words).await;
+        scene.blue.wait_for_event(scene.admin(), words).await;
         before = Some(blue);
     }
     // Commits of the meantime are applied, and the Surface is ready again.
@@ -378,7 +380,7 @@ async fn a_lane_that_stands_still_is_ended_and_started_again() {
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     scene
         .blue
-        .wait_until_told(scene.admin(), "it gave no answer for 3 s")
+        .wait_for_event(scene.admin(), "it gave no answer for 3 s")
         .await;
     assert!(!is_there(blue));
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
@@ -396,7 +398,7 @@ async fn a_lane_without_memory_ends_alone() {
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     scene
         .blue
-        .wait_until_told(scene.admin(), "(signal 6), as it does without memory")
+        .wait_for_event(scene.admin(), "(signal 6), as it does without memory")
         .await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     assert!(is_there(red), "the other lane was ended, too");
@@ -419,7 +421,7 @@ async fn a_lane_that_says_what_no_lane_says_ends_alone() {
         UnixStream::from(line).write_all(garbage).unwrap();
         wait_until_gone(blue).await;
         scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
-        scene.blue.wait_until_told(scene.admin(), words).await;
+        scene.blue.wait_for_event(scene.admin(), words).await;
         before = Some(blue);
     }
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
@@ -544,7 +546,7 @@ async fn no_lane_outlives_the_hub() {
 fn a_lane_takes_orders_from_a_hub_only() {
     use std::io::Write as _;
     use std::process::Stdio;
-    for (said, words) in [
+    for (sent, words) in [
         (&b"\xff\xff\xff\xff"[..], "a frame of 4294967295 bytes"),
         (&b"\0\0\0\x06\"Stop\""[..], "another message arrived before the orders"),
         (&b"\0\0\0\x06sesame"[..], "a frame that can't be read"),
@@ -557,11 +559,11 @@ fn a_lane_takes_orders_from_a_hub_only() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        own.write_all(said).unwrap();
+        own.write_all(sent).unwrap();
         drop(own);
         let output = lane.wait_with_output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(3), "{told}");
-        assert!(told.contains(words) && !told.contains("sesame"), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains(words) && !stderr.contains("sesame"), "{stderr}");
     }
 }

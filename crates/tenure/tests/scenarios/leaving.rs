@@ -94,8 +94,8 @@ async fn wait_for_garbage_collector(admin: &Admin) {
 async fn compare(cluster: &Cluster, flags: &[&str]) -> BTreeSet<String> {
     let admin = &cluster.admin;
     let before = list_everything(admin).await;
-    let told = cluster.check(&[&["uninstall", "--dry-run"], flags].concat(), 0, &["goes: "]);
-    let listed: BTreeSet<String> = told
+    let plan = cluster.check(&[&["uninstall", "--dry-run"], flags].concat(), 0, &["goes: "]);
+    let listed: BTreeSet<String> = plan
         .lines()
         .filter_map(|line| line.strip_prefix("goes: "))
         .filter(|line| !PASSING.iter().any(|kind| line.starts_with(&format!("{kind} "))))

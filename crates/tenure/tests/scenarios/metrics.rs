@@ -167,11 +167,11 @@ impl Exported {
         let labels = asked.metrics.iter().filter_map(|name| self.0.get(name)).flatten();
         let labels: BTreeSet<&str> = labels.map(String::as_str).chain(known).collect();
         // A family without a series has no labels to compare.
-        let is_told = asked
+        let has_series = asked
             .metrics
             .iter()
             .any(|name| self.0.get(name).is_some_and(|labels| !labels.is_empty()));
-        if is_told {
+        if has_series {
             unknown.extend(
                 asked
                     .labels

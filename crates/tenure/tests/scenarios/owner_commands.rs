@@ -118,7 +118,7 @@ async fn an_owner_works_from_a_kubeconfig_alone() {
             }
         })
     });
-    let said = ran.await.expect("the page runs");
+    let output = ran.await.expect("the page runs");
     for words in [
         "tenants.capsule.clastix.io",
         "surface.tenure.dev/app condition met",
@@ -130,7 +130,7 @@ async fn an_owner_works_from_a_kubeconfig_alone() {
         "resumed",
     ] {
         let words = words.replace("team-a", TENANT);
-        assert!(said.contains(&words), "no {words:?} in:\n{said}");
+        assert!(output.contains(&words), "no {words:?} in:\n{output}");
     }
 }
 
@@ -308,13 +308,13 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
     for (arguments, codes, words) in table {
         for (index, (kubeconfig, code)) in kubeconfigs.iter().zip(codes).enumerate() {
             let output = tenure(arguments).env("KUBECONFIG", kubeconfig).output().expect("run");
-            let said = describe(&output);
-            let lacks = words.iter().find(|word| index == 0 && !said.contains(**word));
-            let is_noisy = said.lines().filter(|line| line.starts_with("error:")).count() > 12;
-            if output.status.code() != Some(*code) || lacks.is_some() || is_noisy || said.contains("panicked") {
+            let text = describe(&output);
+            let lacks = words.iter().find(|word| index == 0 && !text.contains(**word));
+            let is_noisy = text.lines().filter(|line| line.starts_with("error:")).count() > 12;
+            if output.status.code() != Some(*code) || lacks.is_some() || is_noisy || text.contains("panicked") {
                 let who = ["alice", "vera", "mallory"][index];
                 wrong.push(format!(
-                    "{who}: tenure {}: {:?} and not {code}, without {lacks:?}:\n{said}",
+                    "{who}: tenure {}: {:?} and not {code}, without {lacks:?}:\n{text}",
                     arguments.join(" "),
                     output.status.code()
                 ));
@@ -339,8 +339,8 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
     // Another writer's fields stay, and the message names the writer.
     let other = ["create", "surface", "app", "--url", "https://git.example.org/other"];
     let taken = tenure(&other).env("KUBECONFIG", owner).output().expect("run");
-    let said = describe(&taken);
-    assert!(taken.status.code() == Some(1) && said.contains("kubectl"), "{said}");
+    let output = describe(&taken);
+    assert!(taken.status.code() == Some(1) && output.contains("kubectl"), "{output}");
 
     // With the right that the messages name, and no right to list Tenants, an owner sees what her commit would do.
     let rules = json!([{ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"], "resourceNames": ["table-blue-gitops"] }]);
@@ -360,15 +360,15 @@ async fn each_command_takes_the_rights_of_its_question_and_no_more() {
         ),
         (&["check", files, "--tenant", TENANT][..], 0, "0 errors"),
     ] {
-        let told = eventually(SOON, || async {
+        let answered = eventually(SOON, || async {
             let output = tenure(arguments).env("KUBECONFIG", owner).output().expect("run");
-            let said = describe(&output);
-            match output.status.code() == Some(code) && said.contains(words) {
+            let text = describe(&output);
+            match output.status.code() == Some(code) && text.contains(words) {
                 true => Ok(()),
-                false => Err(format!("{arguments:?}: {said}")),
+                false => Err(format!("{arguments:?}: {text}")),
             }
         });
-        told.await.expect("an answer");
+        answered.await.expect("an answer");
     }
     // An administrator makes all users with Kubernetes' role `edit` authors. Another installation leaves that.
     let author = name_object(&format!("{GROUP}/v1"), "ClusterRole", "", "tenure-author");

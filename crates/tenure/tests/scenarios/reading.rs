@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::pages::has_program;
-use crate::process::{Up, named, tenure};
+use crate::process::{Up, make_command, tenure};
 use crate::world::{Cluster, describe};
 
 const NAMESPACE: &str = "reading";
@@ -163,7 +163,7 @@ async fn commands_act_as_the_named_user() {
     let cluster = start().await;
     allow_kustomizations(&cluster, "rea").await;
     let all = ["get", "all", "-n", NAMESPACE, "--as", "rea"];
-    let said = cluster.check(
+    let output = cluster.check(
         &all,
         0,
         &[
@@ -172,8 +172,11 @@ async fn commands_act_as_the_named_user() {
             "in namespace reading",
         ],
     );
-    assert!(!said.contains("git.example.org") && !said.contains("error:"), "{said}");
-    assert_eq!(said.matches("you may not list").count(), 1, "{said}");
+    assert!(
+        !output.contains("git.example.org") && !output.contains("error:"),
+        "{output}"
+    );
+    assert_eq!(output.matches("you may not list").count(), 1, "{output}");
     cluster.check(
         &["get", "all", "-n", NAMESPACE, "--as", "stranger"],
         3,
@@ -290,7 +293,7 @@ fn follow(cluster: &Cluster, arguments: &[&str]) -> (Up, std::sync::mpsc::Receiv
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
-    (Up::of(child), receiver)
+    (Up::wrap(child), receiver)
 }
 
 fn wait_for_line(lines: &std::sync::mpsc::Receiver<String>, words: &[&str]) {
@@ -401,7 +404,7 @@ async fn formats_are_those_of_kubectl() {
             let output = command.args(&arguments).env("KUBECONFIG", &cluster.kubeconfig).output();
             output.expect("a program")
         };
-        let mut kubectl = named(std::path::Path::new("kubectl"));
+        let mut kubectl = make_command(std::path::Path::new("kubectl"));
         kubectl.env("HOME", cluster.data("home"));
         let (expected, got) = (run(kubectl), run(tenure(&[])));
         if expected.stdout != got.stdout || expected.status.code() != got.status.code() {

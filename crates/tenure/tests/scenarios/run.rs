@@ -115,7 +115,7 @@ async fn leader_stops_once_another_controller_holds_its_lease() {
 }
 
 #[tokio::test]
-async fn who_may_not_act_as_the_controller_is_told_what_is_missing() {
+async fn a_user_who_may_not_act_as_the_controller_learns_the_missing_right() {
     let cluster = Cluster::start_installed().await;
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "nobody"}});
@@ -231,7 +231,11 @@ async fn probes_that_cannot_be_answered_keep_it_from_starting() {
         &address,
     ]);
     assert_eq!(output.status.code(), Some(3), "{}", describe(&output));
-    assert!(output.stdout.is_empty(), "it said that it runs: {}", describe(&output));
+    assert!(
+        output.stdout.is_empty(),
+        "it reported that it runs: {}",
+        describe(&output)
+    );
     assert!(describe(&output).contains("--health-address"), "{}", describe(&output));
 }
 

@@ -155,15 +155,15 @@ async fn a_tenant_moves_between_shards_and_nobody_leaves_one_by_himself() {
     red.wait_until_applied(admin).await;
     label(admin, &tenant("red"), Some("nobody")).await;
     let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": "tenure-system", "name": ""}});
-    wait_until("it is told that nobody sees to it", async || {
+    wait_until("the event reports a shard without an instance", async || {
         let events = admin.api(&event).list(&Default::default()).await.unwrap();
-        let told = events.items.iter().any(|event| {
+        let is_reported = events.items.iter().any(|event| {
             event.data["reason"] == "ShardNotServed"
                 && event.data["message"]
                     .as_str()
-                    .is_some_and(|told| told.contains("sharding.fluxcd.io/key=nobody"))
+                    .is_some_and(|message| message.contains("sharding.fluxcd.io/key=nobody"))
         });
-        told.then_some(())
+        is_reported.then_some(())
     })
     .await;
     label(admin, &tenant("red"), None).await;

@@ -212,13 +212,13 @@ async fn all_of_many_are_released() {
     let mut applied = name_object("v1", "ConfigMap", "tenure-system", "applied");
     applied["metadata"]["labels"] = json!({"kustomize.toolkit.fluxcd.io/name": "platform"});
     admin.apply(applied.clone()).await;
-    let said = cluster.check(
+    let output = cluster.check(
         &["uninstall", "--yes", "--keep-kinds"],
         0,
         &["kept: Namespace tenure-system"],
     );
     assert_eq!(
-        said.matches("without the controllers' finalizer\n").count(),
+        output.matches("without the controllers' finalizer\n").count(),
         205 + 15,
         "those that were shown before, too"
     );
@@ -392,8 +392,8 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     assert!(admin.find(&others).await.is_some());
     admin.delete(&others).await;
     // Controllers without the rights for policies can't be started with `--policies`.
-    let told = ["install", "--export", "--image", IMAGE, "--", "--policies"];
-    cluster.check(&told, 2, &["--policies comes before --"]);
+    let arguments = ["install", "--export", "--image", IMAGE, "--", "--policies"];
+    cluster.check(&arguments, 2, &["--policies comes before --"]);
     let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
     admin.wait_for_leader(&leader.candidate).await;
     let mut tenant = name_object("capsule.clastix.io/v1beta2", "Tenant", "", "stated");
@@ -440,8 +440,8 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     let mut other = name_object("capsule.clastix.io/v1beta2", "Tenant", "", "stated-elsewhere");
     other["spec"] = json!({ "owners": [{ "kind": "User", "name": "somebody" }] });
     admin.apply(other.clone()).await;
-    let told = cluster.check_as("stated-owner", &["get", "tenants"], 0, &["stated", "NAME"]);
-    assert!(!told.contains("stated-elsewhere"), "{told}");
+    let output = cluster.check_as("stated-owner", &["get", "tenants"], 0, &["stated", "NAME"]);
+    assert!(!output.contains("stated-elsewhere"), "{output}");
     cluster.check_as(
         "stated-owner",
         &["get", "tenants", "-o", "name"],
@@ -457,9 +457,9 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     admin.delete(&other).await;
     assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
     // The other policies stay, with the facts that they read, unless the protection is removed, too.
-    let told = cluster.check(&["uninstall", "--dry-run"], 0, &["admission policies and bindings"]);
-    assert!(!told.contains("tenure-namespaces"), "{told}");
-    assert!(!told.contains("without the facts for policies"), "{told}");
+    let plan = cluster.check(&["uninstall", "--dry-run"], 0, &["admission policies and bindings"]);
+    assert!(!plan.contains("tenure-namespaces"), "{plan}");
+    assert!(!plan.contains("without the facts for policies"), "{plan}");
     cluster.check(
         &["uninstall", "--yes", "--with-protection"],
         0,

@@ -112,8 +112,8 @@ fn cut_off_after(cluster: &Cluster, objects: usize) {
         .spawn()
         .unwrap();
     let lines = BufReader::new(installing.stdout.take().unwrap()).lines();
-    let told = lines.take(objects).filter(|line| line.is_ok()).count();
-    assert_eq!(told, objects, "it ended before it was cut off");
+    let reported = lines.take(objects).filter(|line| line.is_ok()).count();
+    assert_eq!(reported, objects, "it ended before it was cut off");
     installing.kill().unwrap();
     assert!(!installing.wait().unwrap().success());
 }
@@ -142,13 +142,13 @@ async fn an_installation_that_is_cut_off_is_finished_or_taken_away_by_the_next_c
     };
     let objects = list_installed();
     // After the kinds, and after nearly all objects.
-    for told in [objects.len() / 4, objects.len() - 3] {
-        cut_off_after(&cluster, told);
+    for count in [objects.len() / 4, objects.len() - 3] {
+        cut_off_after(&cluster, count);
         cluster.check(&["uninstall", "--yes", "--with-protection"], 0, &[]);
         for object in objects.iter().filter(|object| goes(object)) {
             cluster.admin.wait_until_gone(object).await;
         }
-        cut_off_after(&cluster, told);
+        cut_off_after(&cluster, count);
         cluster.check(&INSTALL, 0, &["applied Deployment tenure-controller"]);
         expect_installed(&cluster.admin, &objects).await;
     }

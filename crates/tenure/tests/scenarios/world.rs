@@ -318,7 +318,7 @@ pub(crate) async fn wait_for_probe(port: u16, path: &str, status: u16) {
 pub(crate) struct Controllers {
     pub(crate) child: Child,
     pub(crate) candidate: String,
-    said: std::sync::mpsc::Receiver<String>,
+    logged: std::sync::mpsc::Receiver<String>,
 }
 
 impl Controllers {
@@ -336,7 +336,7 @@ impl Controllers {
             .spawn()
             .expect("start tenure run");
         let errors = BufReader::new(child.stderr.take().expect("piped"));
-        let (send, said) = std::sync::mpsc::channel();
+        let (send, logged) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             for line in errors.lines().map_while(Result::ok) {
                 if send.send(line).is_err() {
@@ -346,25 +346,29 @@ impl Controllers {
         });
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let Some(Ok(first)) = lines.next() else {
-            panic!("tenure run ended: {:?}", said.iter().collect::<Vec<_>>());
+            panic!("tenure run ended: {:?}", logged.iter().collect::<Vec<_>>());
         };
         // `controllers for ADDRESS as CANDIDATE: …`
         let (_, rest) = first.split_once(" as ").unwrap_or_else(|| panic!("{first}"));
         let (candidate, _) = rest.split_once(": ").unwrap_or_else(|| panic!("{first}"));
         let candidate = candidate.to_owned();
-        Self { child, candidate, said }
+        Self {
+            child,
+            candidate,
+            logged,
+        }
     }
 
     /// Waits until the controllers have logged these words.
     pub(crate) fn expect(&self, words: &str) {
-        let mut heard = Vec::new();
-        while let Ok(line) = self.said.recv_timeout(PATIENCE) {
+        let mut lines = Vec::new();
+        while let Ok(line) = self.logged.recv_timeout(PATIENCE) {
             if line.contains(words) {
                 return;
             }
-            heard.push(line);
+            lines.push(line);
         }
-        panic!("it did not say {words:?}, but {heard:#?}");
+        panic!("it did not say {words:?}, but {lines:#?}");
     }
 
     pub(crate) fn signal(&mut self, signal: nix::sys::signal::Signal) -> Option<i32> {
@@ -532,10 +536,10 @@ pub(crate) async fn wait_for_greeting(admin: &Admin, number: u32) {
 }
 
 fn expect(output: &Output, arguments: &[&str], code: i32, words: &[&str]) -> String {
-    let said = describe(output);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    let text = describe(output);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
     for word in words {
-        assert!(said.contains(word), "{arguments:?} does not say {word:?}: {said}");
+        assert!(text.contains(word), "{arguments:?} does not print {word:?}: {text}");
     }
-    said
+    text
 }

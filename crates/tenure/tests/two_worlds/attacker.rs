@@ -221,7 +221,7 @@ impl Attacker {
         if self.made.is_empty() {
             return;
         }
-        let place = usize::try_from(self.chance.below(self.made.len() as u64)).unwrap();
+        let place = usize::try_from(self.chance.draw_below(self.made.len() as u64)).unwrap();
         let mut object = self.made[place].clone();
         let path = path_of(&object);
         match follow_up {
@@ -287,7 +287,7 @@ impl Attacker {
             return;
         };
         let bearer = server.become_bearer(token).await;
-        let place = usize::try_from(self.chance.below(PRODUCTIONS.len() as u64)).unwrap();
+        let place = usize::try_from(self.chance.draw_below(PRODUCTIONS.len() as u64)).unwrap();
         let mut object = self.draw(place);
         object["metadata"]["namespace"] = json!(namespace);
         let changed = mutate(&mut self.chance, &self.scene, &mut object);
@@ -320,7 +320,7 @@ impl Attacker {
             return;
         };
         let path = format!("{path}/{found}");
-        let (method, body) = match self.chance.below(4) {
+        let (method, body) = match self.chance.draw_below(4) {
             0 => (Method::DELETE, Value::Null),
             1 if kind == "RoleBinding" => {
                 let owner = self.scene.of_evil("owner");
@@ -407,7 +407,7 @@ impl Attacker {
     async fn try_namespace(&mut self, change: Change) {
         let name = format!("namespace {change:?}");
         let own = [self.scene.evil.clone(), self.scene.of_evil("1")];
-        let of = |name: &str| format!("/api/v1/namespaces/{name}");
+        let write_path = |name: &str| format!("/api/v1/namespaces/{name}");
         match change {
             Change::Create => {
                 let object = self.name_namespace(&self.scene.of_evil("3"));
@@ -428,7 +428,8 @@ impl Attacker {
             }
             Change::Label => {
                 let body = json!({ "metadata": { "labels": { "team": "evil" } } });
-                self.ask(&name, Sort::Plain, Method::PATCH, &of(&own[1]), &body).await;
+                self.ask(&name, Sort::Plain, Method::PATCH, &write_path(&own[1]), &body)
+                    .await;
             }
             Change::Near => {
                 let chosen = self.chance.pick(&own).cloned().unwrap();
@@ -438,7 +439,7 @@ impl Attacker {
                     &name,
                     Sort::Near,
                     Method::PATCH,
-                    &format!("{}{part}", of(&chosen)),
+                    &format!("{}{part}", write_path(&chosen)),
                     &patch,
                 )
                 .await;
@@ -449,7 +450,7 @@ impl Attacker {
                     others.push(self.scene.evil.clone());
                 }
                 let chosen = self.chance.pick(&others).cloned().unwrap();
-                self.ask(&name, Sort::Near, Method::DELETE, &of(&chosen), &Value::Null)
+                self.ask(&name, Sort::Near, Method::DELETE, &write_path(&chosen), &Value::Null)
                     .await;
             }
         }
@@ -462,7 +463,7 @@ impl Attacker {
 
     fn change_namespace(&mut self, object: &mut Value) -> &'static str {
         let (chance, scene) = (&mut self.chance, &self.scene);
-        match chance.below(7) {
+        match chance.draw_below(7) {
             0..=2 => {
                 object["metadata"]["name"] = json!(chance.pick(&scene.list_mentioned()).unwrap());
                 "a name that something has"
@@ -490,10 +491,10 @@ impl Attacker {
 
     /// Commits objects to its repository. Its Surface applies them with the rights of its account.
     async fn commit(&mut self) {
-        let count = 1 + self.chance.below(3);
+        let count = 1 + self.chance.draw_below(3);
         let mut files = Vec::new();
         for number in 0..count {
-            let place = usize::try_from(self.chance.below(PRODUCTIONS.len() as u64)).unwrap();
+            let place = usize::try_from(self.chance.draw_below(PRODUCTIONS.len() as u64)).unwrap();
             let mut object = self.draw(place);
             if self.chance.once_in(2) {
                 mutate(&mut self.chance, &self.scene, &mut object);

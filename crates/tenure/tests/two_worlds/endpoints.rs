@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::api::{User, collection_of};
-use crate::platform::{apply, prepare_evil, prepare_platform, until};
+use crate::platform::{apply, prepare_evil, prepare_platform, wait_until};
 use crate::productions::{RBAC, reference, user};
 use crate::servers::{Mode, Server};
 
@@ -80,7 +80,7 @@ pub(crate) async fn try_all(mode: Mode) -> bool {
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/";
     for name in ROLES {
         let rules = async || server.admin.get(&format!("{path}{name}")).await.body["rules"].clone();
-        until(
+        wait_until(
             async || !rules().await.as_array().is_none_or(Vec::is_empty),
             "a role has rules",
         )
@@ -104,7 +104,7 @@ pub(crate) async fn try_all(mode: Mode) -> bool {
     assert!(made.is_success(), "{made:?}");
     apply(&server.admin, &role(&home)).await;
     apply(&server.admin, &bind(&home, "slices", "Role", "slices", &owner_name)).await;
-    until(
+    wait_until(
         async || owner.create(&slice(&home)).await.is_success(),
         "an owner whom an administrator lets writes a slice",
     )

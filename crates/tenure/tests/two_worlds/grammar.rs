@@ -92,7 +92,7 @@ pub(crate) fn draw_deck(chance: &mut Chance) -> Vec<Card> {
     shuffle(chance, &mut deck);
     let mut rest = deck.split_off(6);
     let near = |chance: &mut Chance| {
-        let place = usize::try_from(chance.below(count as u64)).unwrap();
+        let place = usize::try_from(chance.draw_below(count as u64)).unwrap();
         Card::Near(place)
     };
     rest.extend((0..NEAR).map(|_| near(chance)));
@@ -113,7 +113,7 @@ pub(crate) fn draw_deck(chance: &mut Chance) -> Vec<Card> {
 
 pub(crate) fn shuffle<T>(chance: &mut Chance, items: &mut [T]) {
     for place in (1..items.len()).rev() {
-        let other = usize::try_from(chance.below(place as u64 + 1)).unwrap();
+        let other = usize::try_from(chance.draw_below(place as u64 + 1)).unwrap();
         items.swap(place, other);
     }
 }
@@ -146,7 +146,7 @@ pub(crate) fn draw_cluster_object(chance: &mut Chance, scene: &Scene) -> Value {
         }
         object
     };
-    match chance.below(5) {
+    match chance.draw_below(5) {
         0 => object(
             RBAC,
             "ClusterRoleBinding",

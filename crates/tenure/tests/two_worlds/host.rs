@@ -11,7 +11,7 @@ use tenure_testkit::Chance;
 
 use crate::api::{User, collection};
 use crate::cast::Scene;
-use crate::platform::{apply, until};
+use crate::platform::{apply, wait_until};
 use crate::productions::RBAC;
 use crate::servers::Server;
 use crate::snapshot::list_namespaces_of_evil;
@@ -199,15 +199,15 @@ pub(crate) async fn prepare_evil(server: &Server, scene: &Scene) {
     let spec = json!({
         "tenant": scene.evil, "targets": [target], "roles": ["read_repository", "read_registry"], "namespaces": [scene.evil], "maxRotate": "365d", "approvedBy": APPROVER
     });
-    let standing = object("FluxAccessStandingGrant", &scene.of_evil("standing"), &spec);
-    until(
-        async || approver.create(&standing).await.is_success(),
+    let standing_grant = object("FluxAccessStandingGrant", &scene.of_evil("standing"), &spec);
+    wait_until(
+        async || approver.create(&standing_grant).await.is_success(),
         "a standing grant is written",
     )
     .await;
     let owner = server.admin.impersonating(&owner, &["system:authenticated"]);
     let access = make_access(&scene.evil, &scene.of_evil("owner"));
-    until(async || owner.create(&access).await.is_success(), "evil asks").await;
+    wait_until(async || owner.create(&access).await.is_success(), "evil asks").await;
     wait_for_credential(server, &scene.evil).await;
 }
 
@@ -255,7 +255,7 @@ pub(crate) async fn ask(server: &Server, scene: &Scene, owner: &User) -> String 
         let grant = answer(request, &scene.of_alpha("grant"), APPROVER);
         approver.create(&grant).await.is_success()
     };
-    until(is_approved, "alpha's request is approved").await;
+    wait_until(is_approved, "alpha's request is approved").await;
     wait_for_credential(server, &scene.alpha).await;
     "a credential came".to_owned()
 }
@@ -295,7 +295,7 @@ pub(crate) async fn draw_answer(
         .collect::<Vec<_>>();
     let request = chance.pick(&of_others).cloned();
     let grants = collection(VERSION, "fluxaccessgrants", Some(PLATFORM));
-    match (chance.below(4), request) {
+    match (chance.draw_below(4), request) {
         (0, Some(request)) => (Method::POST, grants, answer(&request, &name, &by)),
         (1, Some(request)) => {
             let mut refused = answer(&request, &name, &by);

@@ -175,8 +175,8 @@ impl Worlds {
 
     async fn take_snapshots(&self, scenes: &[Scene]) -> (Snapshot, Snapshot) {
         tokio::join!(
-            Snapshot::take(&self.alone, scenes),
-            Snapshot::take(&self.shared, scenes)
+            Snapshot::read_all(&self.alone, scenes),
+            Snapshot::read_all(&self.shared, scenes)
         )
     }
 }

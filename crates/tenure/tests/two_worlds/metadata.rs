@@ -7,7 +7,7 @@ use crate::cast::Scene;
 
 /// Draws a merge patch with one change of metadata. A null removes a label or an annotation.
 pub(crate) fn draw_patch(chance: &mut Chance, scene: &Scene) -> Value {
-    let metadata = match chance.below(6) {
+    let metadata = match chance.draw_below(6) {
         0 => {
             let (key, value) = draw_label(chance, scene);
             json!({ "labels": { key: value } })
@@ -75,7 +75,7 @@ pub(crate) fn draw_annotation(chance: &mut Chance, scene: &Scene) -> (String, Va
 
 pub(crate) fn draw_owner(chance: &mut Chance, scene: &Scene) -> Value {
     let tenant = |name: &str, uid: &str| json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": name, "uid": uid });
-    match chance.below(5) {
+    match chance.draw_below(5) {
         0 => tenant(&scene.alpha, &scene.alpha_uid),
         1 => tenant(&scene.evil, &scene.evil_uid),
         2 => tenant("absent", "00000000-0000-0000-0000-000000000000"),

@@ -16,7 +16,7 @@ pub(crate) fn mutate(chance: &mut Chance, scene: &Scene, object: &mut Value) -> 
         set(object, &pointer, value);
         return pointer;
     }
-    match chance.below(6) {
+    match chance.draw_below(6) {
         0 => {
             let (key, value) = draw_label(chance, scene);
             object["metadata"]["labels"][&key] = value;
@@ -82,53 +82,53 @@ fn list_fields(scene: &Scene, object: &Value) -> Vec<(String, Value)> {
             fields
         }
         "PersistentVolumeClaim" => list_claim_fields(scene, "/spec"),
-        "Secret" => vec![at(
+        "Secret" => vec![make_change(
             "/metadata/annotations",
             json!({ "kubernetes.io/service-account.name": format!("{}-gitops", scene.evil) }),
         )],
         "ServiceAccount" => vec![
-            at(
+            make_change(
                 "/secrets",
                 json!([{ "name": "api-key", "namespace": scene.of_alpha("dev") }]),
             ),
-            at("/imagePullSecrets", json!([{ "name": "api-key" }])),
+            make_change("/imagePullSecrets", json!([{ "name": "api-key" }])),
         ],
         "Service" => vec![
-            at("/spec/externalIPs", json!(["192.0.2.7"])),
-            at("/spec/type", json!("NodePort")),
-            at("/spec/type", json!("LoadBalancer")),
-            at("/spec/loadBalancerIP", json!("192.0.2.7")),
-            at(
+            make_change("/spec/externalIPs", json!(["192.0.2.7"])),
+            make_change("/spec/type", json!("NodePort")),
+            make_change("/spec/type", json!("LoadBalancer")),
+            make_change("/spec/loadBalancerIP", json!("192.0.2.7")),
+            make_change(
                 "/spec",
                 json!({ "type": "ExternalName", "externalName": format!("web.{}.svc", scene.alpha) }),
             ),
         ],
         "Ingress" => vec![
-            at("/spec/rules/0/host", json!(format!("{}.example", scene.alpha))),
-            at("/spec/rules/0/host", json!("*.example")),
-            at("/spec/rules/0/host", json!("")),
-            at(
+            make_change("/spec/rules/0/host", json!(format!("{}.example", scene.alpha))),
+            make_change("/spec/rules/0/host", json!("*.example")),
+            make_change("/spec/rules/0/host", json!("")),
+            make_change(
                 "/spec/defaultBackend",
                 json!({ "service": { "name": "web", "port": { "number": 80 } } }),
             ),
-            at("/spec/ingressClassName", json!("of-the-platform")),
-            at(
+            make_change("/spec/ingressClassName", json!("of-the-platform")),
+            make_change(
                 "/spec/tls",
                 json!([{ "hosts": [format!("{}.example", scene.alpha)], "secretName": "api-key" }]),
             ),
         ],
         "Role" => vec![
-            at("/rules/0/verbs", json!(["*"])),
-            at("/rules/0/resources", json!(["endpoints"])),
-            at(
+            make_change("/rules/0/verbs", json!(["*"])),
+            make_change("/rules/0/resources", json!(["endpoints"])),
+            make_change(
                 "/rules",
                 json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }]),
             ),
-            at(
+            make_change(
                 "/rules",
                 json!([{ "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["create"] }]),
             ),
-            at(
+            make_change(
                 "/rules",
                 json!([{ "apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["*"] }]),
             ),
@@ -140,7 +140,7 @@ fn list_fields(scene: &Scene, object: &Value) -> Vec<(String, Value)> {
     fields.into_iter().filter(|(pointer, _)| !pointer.is_empty()).collect()
 }
 
-fn at(pointer: &str, value: Value) -> (String, Value) {
+fn make_change(pointer: &str, value: Value) -> (String, Value) {
     (pointer.to_owned(), value)
 }
 
@@ -252,53 +252,53 @@ fn list_flux_fields(scene: &Scene, kind: &str) -> Vec<(String, Value)> {
     let url = json!(format!("{}/{}", scene.git, scene.alpha));
     match kind {
         "GitRepository" => vec![
-            at("/spec/url", url),
-            at("/spec/url", json!("https://127.0.0.1:6443/evil")),
-            at("/spec/secretRef", json!({ "name": "api-key" })),
-            at(
+            make_change("/spec/url", url),
+            make_change("/spec/url", json!("https://127.0.0.1:6443/evil")),
+            make_change("/spec/secretRef", json!({ "name": "api-key" })),
+            make_change(
                 "/spec/include",
                 json!([{ "repository": { "name": "app", "namespace": scene.alpha } }]),
             ),
         ],
         "Kustomization" => vec![
-            at(
+            make_change(
                 "/spec/sourceRef",
                 json!({ "kind": "GitRepository", "name": "app", "namespace": scene.alpha }),
             ),
-            at("/spec/serviceAccountName", account),
-            at("/spec/targetNamespace", json!(scene.alpha)),
-            at("/spec/targetNamespace", json!("kube-system")),
-            at("/spec/dependsOn", json!([{ "name": "app", "namespace": scene.alpha }])),
-            at("/spec/kubeConfig", json!({ "secretRef": { "name": "api-key" } })),
-            at(
+            make_change("/spec/serviceAccountName", account),
+            make_change("/spec/targetNamespace", json!(scene.alpha)),
+            make_change("/spec/targetNamespace", json!("kube-system")),
+            make_change("/spec/dependsOn", json!([{ "name": "app", "namespace": scene.alpha }])),
+            make_change("/spec/kubeConfig", json!({ "secretRef": { "name": "api-key" } })),
+            make_change(
                 "/spec/healthChecks",
                 json!([{ "apiVersion": "v1", "kind": "Secret", "name": "api-key", "namespace": scene.of_alpha("dev") }]),
             ),
-            at(
+            make_change(
                 "/spec/postBuild",
                 json!({ "substituteFrom": [{ "kind": "Secret", "name": "api-key" }] }),
             ),
         ],
         "Receiver" => vec![
-            at("/spec/resources/0/namespace", json!(scene.alpha)),
-            at("/spec/secretRef/name", json!("api-key")),
+            make_change("/spec/resources/0/namespace", json!(scene.alpha)),
+            make_change("/spec/secretRef/name", json!("api-key")),
         ],
-        "Alert" => vec![at("/spec/eventSources/0/namespace", json!(scene.alpha))],
+        "Alert" => vec![make_change("/spec/eventSources/0/namespace", json!(scene.alpha))],
         "Provider" => vec![
-            at("/spec/address", json!("http://127.0.0.1:10250/run")),
-            at("/spec/secretRef", json!({ "name": "api-key" })),
+            make_change("/spec/address", json!("http://127.0.0.1:10250/run")),
+            make_change("/spec/secretRef", json!({ "name": "api-key" })),
         ],
         "Surface" => vec![
-            at("/spec/sources/0/url", url),
-            at("/spec/sources/0/targetNamespace", json!(scene.alpha)),
-            at("/spec/sources/0/targetNamespace", json!("tenure-system")),
-            at("/spec/serviceAccountName", account),
+            make_change("/spec/sources/0/url", url),
+            make_change("/spec/sources/0/targetNamespace", json!(scene.alpha)),
+            make_change("/spec/sources/0/targetNamespace", json!("tenure-system")),
+            make_change("/spec/serviceAccountName", account),
         ],
         "FluxAccess" => vec![
-            at("/spec/projects/0/id", json!(name_project(&scene.alpha))),
-            at("/spec/projects/0/namespaces", json!([scene.alpha])),
-            at("/spec/projects/0/namespaces", json!(["*"])),
-            at("/spec/provider", json!("tenure-system/host")),
+            make_change("/spec/projects/0/id", json!(name_project(&scene.alpha))),
+            make_change("/spec/projects/0/namespaces", json!([scene.alpha])),
+            make_change("/spec/projects/0/namespaces", json!(["*"])),
+            make_change("/spec/provider", json!("tenure-system/host")),
         ],
         _ => Vec::new(),
     }

@@ -88,7 +88,7 @@ pub(crate) fn tenant_path(name: &str) -> String {
 async fn make_tenant(server: &Server, name: &str, more_owners: &[Value]) -> String {
     apply(&server.admin, &tenant(server.mode, name, more_owners)).await;
     let path = tenant_path(name);
-    until(
+    wait_until(
         async || is_ready(&server.admin.get(&path).await.body),
         "a Tenant is Ready",
     )
@@ -229,7 +229,7 @@ pub(crate) async fn wait_for_version(server: &Server, scene: &Scene, version: u6
             .and_then(|text| text.parse::<u64>().ok());
         found == Some(version)
     };
-    until(is_applied, &format!("version {version} of {} is applied", scene.alpha)).await;
+    wait_until(is_applied, &format!("version {version} of {} is applied", scene.alpha)).await;
 }
 
 /// Requests a fetch of all sources of a tenant's Surface, as a push would.
@@ -244,7 +244,7 @@ pub(crate) async fn ask_for_fetch(user: &User, namespace: &str, token: &str) {
 }
 
 /// Repeats a check until it is true.
-pub(crate) async fn until(mut ask: impl AsyncFnMut() -> bool, expected: &str) {
+pub(crate) async fn wait_until(mut ask: impl AsyncFnMut() -> bool, expected: &str) {
     let begun = Instant::now();
     while !ask().await {
         assert!(begun.elapsed() < PATIENCE, "{expected}: not within {PATIENCE:?}");

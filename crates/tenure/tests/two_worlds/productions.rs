@@ -60,10 +60,10 @@ const fn home(name: &'static str, draw: fn(&mut Chance, &Scene) -> Value) -> Pro
 /// All productions of namespaced objects.
 pub(crate) const PRODUCTIONS: [Production; 27] = [
     own("ConfigMap", |_, _| {
-        of("v1", "ConfigMap", json!({ "data": { "by": "evil" } }))
+        make_object("v1", "ConfigMap", json!({ "data": { "by": "evil" } }))
     }),
     own("Secret", |_, _| {
-        of("v1", "Secret", json!({ "stringData": { "by": "evil" } }))
+        make_object("v1", "Secret", json!({ "stringData": { "by": "evil" } }))
     }),
     own("Secret of a token", |_, _| {
         json!({
@@ -71,65 +71,66 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
             "metadata": { "name": "token", "annotations": { "kubernetes.io/service-account.name": "robot" } }
         })
     }),
-    own("ServiceAccount", |_, _| of("v1", "ServiceAccount", json!({}))),
-    own("Pod", |_, _| of("v1", "Pod", json!({ "spec": pod_spec() }))),
+    own("ServiceAccount", |_, _| make_object("v1", "ServiceAccount", json!({}))),
+    own("Pod", |_, _| make_object("v1", "Pod", json!({ "spec": pod_spec() }))),
     own("Deployment", |_, _| {
-        of("apps/v1", "Deployment", json!({ "spec": with_template() }))
+        make_object("apps/v1", "Deployment", json!({ "spec": with_template() }))
     }),
     own("ReplicaSet", |_, _| {
-        of("apps/v1", "ReplicaSet", json!({ "spec": with_template() }))
+        make_object("apps/v1", "ReplicaSet", json!({ "spec": with_template() }))
     }),
     own("DaemonSet", |_, _| {
-        of("apps/v1", "DaemonSet", json!({ "spec": with_template() }))
+        make_object("apps/v1", "DaemonSet", json!({ "spec": with_template() }))
     }),
     own("StatefulSet", |chance, _| {
         let mut spec = with_template();
         spec["serviceName"] = json!("web");
-        spec["replicas"] = json!(1 + chance.below(2));
+        spec["replicas"] = json!(1 + chance.draw_below(2));
         spec["volumeClaimTemplates"] = json!([{ "metadata": { "name": "data" }, "spec": claim_spec() }]);
-        of("apps/v1", "StatefulSet", json!({ "spec": spec }))
+        make_object("apps/v1", "StatefulSet", json!({ "spec": spec }))
     }),
     own("Job", |_, _| {
-        of("batch/v1", "Job", json!({ "spec": { "template": once() } }))
+        make_object("batch/v1", "Job", json!({ "spec": { "template": once() } }))
     }),
     own("CronJob", |_, _| {
         let job = json!({ "spec": { "template": once() } });
-        of(
+        make_object(
             "batch/v1",
             "CronJob",
             json!({ "spec": { "schedule": "0 0 1 1 *", "jobTemplate": job } }),
         )
     }),
     own("PersistentVolumeClaim", |_, _| {
-        of("v1", "PersistentVolumeClaim", json!({ "spec": claim_spec() }))
+        make_object("v1", "PersistentVolumeClaim", json!({ "spec": claim_spec() }))
     }),
     own("Service", |_, _| {
         let spec = json!({ "selector": { "app": "evil" }, "ports": [{ "port": 80 }] });
-        of("v1", "Service", json!({ "spec": spec }))
+        make_object("v1", "Service", json!({ "spec": spec }))
     }),
     own("Service without a selector", |_, _| {
-        of("v1", "Service", json!({ "spec": { "ports": [{ "port": 443 }] } }))
+        make_object("v1", "Service", json!({ "spec": { "ports": [{ "port": 443 }] } }))
     }),
     own("Ingress", |chance, scene| {
         let backend = json!({ "service": { "name": "web", "port": { "number": 80 } } });
-        let path = json!({ "path": format!("/{}", chance.below(1 << 20)), "pathType": "Prefix", "backend": backend });
+        let path =
+            json!({ "path": format!("/{}", chance.draw_below(1 << 20)), "pathType": "Prefix", "backend": backend });
         let rule = json!({ "host": format!("{}.example", scene.evil), "http": { "paths": [path] } });
         let spec = json!({ "ingressClassName": INGRESS_CLASS, "rules": [rule] });
-        of("networking.k8s.io/v1", "Ingress", json!({ "spec": spec }))
+        make_object("networking.k8s.io/v1", "Ingress", json!({ "spec": spec }))
     }),
     own("NetworkPolicy", |chance, _| {
         let rules = if chance.once_in(2) { json!([{}]) } else { json!([]) };
         let spec = json!({ "podSelector": {}, "policyTypes": ["Ingress"], "ingress": rules });
-        of("networking.k8s.io/v1", "NetworkPolicy", json!({ "spec": spec }))
+        make_object("networking.k8s.io/v1", "NetworkPolicy", json!({ "spec": spec }))
     }),
     own("PodDisruptionBudget", |_, _| {
         let spec = json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "app": "evil" } } });
-        of("policy/v1", "PodDisruptionBudget", json!({ "spec": spec }))
+        make_object("policy/v1", "PodDisruptionBudget", json!({ "spec": spec }))
     }),
     own("Role", |_, _| {
         let rules =
             json!([{ "apiGroups": [""], "resources": ["configmaps", "pods"], "verbs": ["get", "list", "create"] }]);
-        of(RBAC, "Role", json!({ "rules": rules }))
+        make_object(RBAC, "Role", json!({ "rules": rules }))
     }),
     own("RoleBinding", |chance, scene| {
         let roles = ["admin", "edit", "view"];
@@ -146,14 +147,14 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
     home("GitRepository", |_, scene| {
         let spec =
             json!({ "url": format!("{}/{}", scene.git, scene.evil), "interval": "1h", "ref": { "branch": "main" } });
-        of("source.toolkit.fluxcd.io/v1", "GitRepository", json!({ "spec": spec }))
+        make_object("source.toolkit.fluxcd.io/v1", "GitRepository", json!({ "spec": spec }))
     }),
     home("Kustomization", |_, scene| {
         let spec = json!({
             "interval": "1h", "retryInterval": "5s", "prune": true, "path": "./", "targetNamespace": scene.evil,
             "serviceAccountName": format!("{}-gitops", scene.evil), "sourceRef": { "kind": "GitRepository", "name": "app" }
         });
-        of(
+        make_object(
             "kustomize.toolkit.fluxcd.io/v1",
             "Kustomization",
             json!({ "spec": spec }),
@@ -163,12 +164,12 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
         let resources =
             json!([{ "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "name": "app" }]);
         let spec = json!({ "type": "generic", "secretRef": { "name": "hook" }, "resources": resources });
-        of("notification.toolkit.fluxcd.io/v1", "Receiver", json!({ "spec": spec }))
+        make_object("notification.toolkit.fluxcd.io/v1", "Receiver", json!({ "spec": spec }))
     }),
     home("Alert", |_, _| {
         let spec =
             json!({ "providerRef": { "name": "hook" }, "eventSources": [{ "kind": "Kustomization", "name": "*" }] });
-        of(
+        make_object(
             "notification.toolkit.fluxcd.io/v1beta3",
             "Alert",
             json!({ "spec": spec }),
@@ -176,7 +177,7 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
     }),
     home("Provider", |_, scene| {
         let spec = json!({ "type": "generic", "address": format!("https://{}.example/hook", scene.evil) });
-        of(
+        make_object(
             "notification.toolkit.fluxcd.io/v1beta3",
             "Provider",
             json!({ "spec": spec }),
@@ -187,7 +188,7 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
             "name": "app", "url": format!("{}/{}", scene.git, scene.evil), "ref": { "branch": "main" }, "interval": "1h",
             "retryInterval": "5s", "targetNamespace": scene.evil
         });
-        of(
+        make_object(
             "tenure.dev/v1alpha1",
             "Surface",
             json!({ "spec": { "sources": [source] } }),
@@ -205,7 +206,7 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
 ];
 
 /// Returns an object of this kind, named by its kind.
-fn of(version: &str, kind: &str, rest: Value) -> Value {
+fn make_object(version: &str, kind: &str, rest: Value) -> Value {
     let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": kind.to_lowercase() } });
     for (key, value) in rest.as_object().unwrap() {
         object[key] = value.clone();
@@ -243,7 +244,7 @@ pub(crate) fn reference(kind: &str, name: &str) -> Value {
 }
 
 fn binding(kind: &str, role: &str, subject: Value) -> Value {
-    of(
+    make_object(
         RBAC,
         "RoleBinding",
         json!({ "roleRef": reference(kind, role), "subjects": [subject] }),

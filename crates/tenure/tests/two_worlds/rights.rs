@@ -87,7 +87,7 @@ pub(crate) async fn list_foreign(server: &Server, scenes: &[Scene]) -> Vec<Strin
         for (user, groups) in &subjects {
             for asked in list_questions(scene) {
                 let (namespace, verb, resource) = &asked;
-                if may(server, (user, groups), (namespace, verb, resource)).await {
+                if is_allowed(server, (user, groups), (namespace, verb, resource)).await {
                     found.push(format!("{user} may {verb} {resource} in namespace {namespace:?}"));
                 }
             }
@@ -106,7 +106,7 @@ fn list_questions(scene: &Scene) -> Vec<(String, &'static str, &'static str)> {
     ]
 }
 
-async fn may(
+async fn is_allowed(
     server: &Server,
     (user, groups): (&str, &[String]),
     (namespace, verb, resource): (&str, &str, &str),

@@ -79,7 +79,7 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Reads all objects that concern these stories.
-    pub(crate) async fn take(server: &Server, scenes: &[Scene]) -> Self {
+    pub(crate) async fn read_all(server: &Server, scenes: &[Scene]) -> Self {
         let mut snapshot = Self {
             objects: BTreeMap::new(),
             raw: Vec::new(),

@@ -13,7 +13,7 @@ use crate::grammar::shuffle;
 use crate::host;
 use crate::log::Log;
 use crate::platform::{
-    ask_for_fetch, commit, future_owner, prepare_alpha, prepare_evil, tenant_path, until, wait_for_version,
+    ask_for_fetch, commit, future_owner, prepare_alpha, prepare_evil, tenant_path, wait_for_version, wait_until,
 };
 use crate::productions::{INGRESS_CLASS, STORAGE_CLASS};
 use crate::servers::Server;
@@ -118,7 +118,7 @@ impl Story {
         self.parts_left -= 1;
     }
 
-    async fn end(&mut self, server: &Server) {
+    async fn finish(&mut self, server: &Server) {
         commit(&self.repository, LAST).await;
         ask_for_fetch(&server.admin, &self.scene.alpha, "last").await;
         wait_for_version(server, &self.scene, LAST).await;
@@ -153,7 +153,7 @@ pub(crate) async fn play(server: &mut Server, first: usize, seeds: &[u64], evil:
         }
     }
     let place = &*server;
-    join_all(stories.iter_mut().map(|story| story.end(place))).await;
+    join_all(stories.iter_mut().map(|story| story.finish(place))).await;
     stories
 }
 
@@ -168,7 +168,7 @@ async fn take_step(server: &Server, scene: &Scene, owner: &User, repository: &Re
             let made = owner.create(&namespace).await;
             // The rights in a namespace follow a moment after its creation.
             let probe = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": in_dev("first") });
-            until(
+            wait_until(
                 async || owner.apply(&probe).await.is_success(),
                 "alpha's owner has rights",
             )

@@ -126,7 +126,7 @@ impl Kubernetes {
         arguments.extend(more.iter().map(|&argument| argument.to_owned()));
         started.run(binaries.command("kube-apiserver"), "kube-apiserver", &arguments)?;
         let client = started.client().await?;
-        started.until(&client, "/readyz").await?;
+        started.wait_for(&client, "/readyz").await?;
         if controllers {
             let arguments = controller_arguments(&credentials);
             started.run(
@@ -135,7 +135,7 @@ impl Kubernetes {
                 &arguments,
             )?;
             started
-                .until(&client, "/api/v1/namespaces/default/serviceaccounts/default")
+                .wait_for(&client, "/api/v1/namespaces/default/serviceaccounts/default")
                 .await?;
         }
         Ok(started)
@@ -170,7 +170,7 @@ impl Kubernetes {
     }
 
     /// Repeats a request until it succeeds. The end of a process also ends the wait.
-    async fn until(&mut self, client: &kube::Client, path: &str) -> anyhow::Result<()> {
+    async fn wait_for(&mut self, client: &kube::Client, path: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
             let request = http::Request::get(path).body(Vec::new())?;

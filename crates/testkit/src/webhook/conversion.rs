@@ -45,17 +45,17 @@ pub(super) fn convert_review(review: &Value, rules: &Value) -> Value {
 }
 
 fn convert(spec: &mut Map<String, Value>, to_first: bool, careless: bool) {
-    let take = |spec: &mut Map<String, Value>, key: &str| {
+    let take_field = |spec: &mut Map<String, Value>, key: &str| {
         let taken = spec.remove(key);
         taken
             .and_then(|value| value.as_str().map(str::to_owned))
             .unwrap_or_default()
     };
     if to_first && (spec.contains_key("host") || spec.contains_key("port")) {
-        let (host, port) = (take(spec, "host"), take(spec, "port"));
+        let (host, port) = (take_field(spec, "host"), take_field(spec, "port"));
         spec.insert("hostPort".to_owned(), json!(format!("{host}:{port}")));
     } else if !to_first && spec.contains_key("hostPort") {
-        let both = take(spec, "hostPort");
+        let both = take_field(spec, "hostPort");
         let (host, port) = both.split_once(':').unwrap_or((&both, ""));
         spec.insert("host".to_owned(), json!(host));
         spec.insert("port".to_owned(), json!(port));

@@ -4,7 +4,7 @@ use serde_json::json;
 use tenure_testkit::{CANARY, Canary, Cluster};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_canary_is_heard_wherever_it_sings() {
+async fn a_canary_is_found_in_every_place() {
     let cluster = Cluster::start().await.unwrap();
     let admin = &cluster.admin;
     for name in ["canary-a", "canary-b"] {
@@ -22,7 +22,7 @@ async fn a_canary_is_heard_wherever_it_sings() {
     let assert_found = async |texts: &[(&str, &str)], place: &str| {
         let error = canary.check(admin, texts, &[folder.path()]).await.unwrap_err();
         assert!(error.contains(place), "{error}");
-        assert!(!error.contains(&value), "what was heard is not told: {error}");
+        assert!(!error.contains(&value), "the error has no value: {error}");
     };
     assert_found(&[("figures", &format!("a_total{{name=\"{value}\"}} 1"))], "figures").await;
     let encode = |text: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);

@@ -99,7 +99,7 @@ impl Links {
     async fn remove(&self) {
         let definition = format!("{DEFINITIONS}/{}", self.name());
         if self.place.delete(&definition, &Value::Null).await.is_ok() {
-            self.place.until(&definition, |found| found.is_none()).await;
+            self.place.wait_until(&definition, |found| found.is_none()).await;
         }
     }
 }

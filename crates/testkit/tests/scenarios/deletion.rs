@@ -56,10 +56,10 @@ async fn what_is_owned_goes_with_its_owner_unless_it_is_orphaned() {
         let options = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": policy });
         place.delete(&format!("{maps}/{name}-owner"), &options).await.unwrap();
         place
-            .until(&format!("{maps}/{name}-owner"), |owner| owner.is_none())
+            .wait_until(&format!("{maps}/{name}-owner"), |owner| owner.is_none())
             .await;
         place
-            .until(&format!("{maps}/{name}-owned"), |owned| match owned {
+            .wait_until(&format!("{maps}/{name}-owned"), |owned| match owned {
                 Some(owned) => stays && owned["metadata"]["ownerReferences"].is_null(),
                 None => !stays,
             })
@@ -77,7 +77,9 @@ async fn a_namespace_takes_everything_with_it() {
     place.create(&maps, &config_map("plain")).await.unwrap();
     let namespace = "/api/v1/namespaces/deletion-c";
     place.delete(namespace, &Value::Null).await.unwrap();
-    place.until(&format!("{maps}/plain"), |plain| plain.is_none()).await;
+    place
+        .wait_until(&format!("{maps}/plain"), |plain| plain.is_none())
+        .await;
     // A namespace stays as long as an object in it does, accepts nothing new, and reports why.
     let refused = place.create(&maps, &config_map("late")).await.unwrap_err();
     assert_eq!((refused.code, refused.reason.as_str()), (403, "Forbidden"));
@@ -92,7 +94,7 @@ async fn a_namespace_takes_everything_with_it() {
         .merge(&format!("{maps}/kept"), &json!({ "metadata": { "finalizers": null } }))
         .await
         .unwrap();
-    place.until(namespace, |namespace| namespace.is_none()).await;
+    place.wait_until(namespace, |namespace| namespace.is_none()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,7 +20,7 @@ async fn a_quota_is_not_exceeded() {
         move |quota: Option<&Value>| quota.is_some_and(|quota| quota["status"]["used"]["count/secrets"] == wanted)
     };
     let one = format!("{quotas}/few");
-    place.until(&one, used("0")).await;
+    place.wait_until(&one, used("0")).await;
     let secret = |name: &str| json!({ "metadata": { "name": name } });
     // A dry run uses nothing.
     place
@@ -31,7 +31,7 @@ async fn a_quota_is_not_exceeded() {
     place.create(&secrets, &secret("b")).await.unwrap();
     let mut refused = None;
     for _ in 0..LOOKS {
-        place.until(&one, used("2")).await;
+        place.wait_until(&one, used("2")).await;
         match place.create(&secrets, &secret("c")).await {
             Err(error) => {
                 refused = Some(error);
@@ -49,9 +49,9 @@ async fn a_quota_is_not_exceeded() {
         refused.message,
         "secrets \"c\" is forbidden: exceeded quota: few, requested: count/secrets=1, used: count/secrets=2, limited: count/secrets=2"
     );
-    place.until(&one, used("2")).await;
+    place.wait_until(&one, used("2")).await;
     place.delete(&format!("{secrets}/a"), &Value::Null).await.unwrap();
-    place.until(&one, used("1")).await;
+    place.wait_until(&one, used("1")).await;
     place.create(&secrets, &secret("c")).await.unwrap();
 }
 
@@ -70,7 +70,7 @@ async fn a_limit_range_fills_in_and_refuses() {
         .await
         .unwrap();
     let account = place.path("api/v1", "serviceaccounts/default");
-    place.until(&account, |account| account.is_some()).await;
+    place.wait_until(&account, |account| account.is_some()).await;
     let pod = |cpu: Value| {
         json!({
             "metadata": { "name": "p" },
@@ -147,7 +147,7 @@ async fn a_custom_resource_keeps_its_rules() {
         conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True")
     };
     place
-        .until(&format!("{definitions}/shelves.limits.tenure.dev"), established)
+        .wait_until(&format!("{definitions}/shelves.limits.tenure.dev"), established)
         .await;
     let shelves = place.path("apis/limits.tenure.dev/v1", "shelves");
     let shelf = |least: u32, most: u32| {

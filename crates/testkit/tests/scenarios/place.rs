@@ -72,7 +72,7 @@ impl Place {
     }
 
     /// Repeats a read until the object satisfies a condition; `None` stands for a missing object.
-    pub(crate) async fn until(&self, path: &str, holds: impl Fn(Option<&Value>) -> bool) {
+    pub(crate) async fn wait_until(&self, path: &str, holds: impl Fn(Option<&Value>) -> bool) {
         let looked = eventually(SOON, || async {
             let found = match self.get(path).await {
                 Ok(found) => Some(found),

@@ -249,31 +249,31 @@ impl<'a> Iterator for Scanner<'a> {
     fn next(&mut self) -> Option<Token<'a>> {
         loop {
             let blank = self.rest.len() - self.rest.trim_start().len();
-            self.take(blank);
+            self.take_bytes(blank);
             let first = self.rest.chars().next()?;
             if self.rest.starts_with("//") {
-                self.take(self.rest.find('\n').unwrap_or(self.rest.len()));
+                self.take_bytes(self.rest.find('\n').unwrap_or(self.rest.len()));
             } else if self.rest.starts_with("/*") {
-                self.take(block_comment_length(self.rest));
+                self.take_bytes(block_comment_length(self.rest));
             } else if let Some((prefix, hashes)) = raw_prefix(self.rest) {
                 if let Some(text) = self.take_raw_text(prefix, hashes) {
                     return Some(text);
                 }
             } else if self.rest.starts_with("b\"") || self.rest.starts_with("c\"") {
-                self.take(1);
+                self.take_bytes(1);
                 self.take_text();
             } else if first == '"' {
                 return Some(self.take_text());
             } else if self.rest.starts_with("b'") {
-                self.take(1);
-                self.take(quote_length(self.rest));
+                self.take_bytes(1);
+                self.take_bytes(quote_length(self.rest));
             } else if first == '\'' {
-                self.take(quote_length(self.rest));
+                self.take_bytes(quote_length(self.rest));
             } else if is_name(first) {
                 let length = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
-                return Some(Token::Word(self.take(length)));
+                return Some(Token::Word(self.take_bytes(length)));
             } else {
-                self.take(first.len_utf8());
+                self.take_bytes(first.len_utf8());
                 return Some(Token::Mark(first));
             }
         }
@@ -281,7 +281,7 @@ impl<'a> Iterator for Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    fn take(&mut self, length: usize) -> &'a str {
+    fn take_bytes(&mut self, length: usize) -> &'a str {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.rest = rest;
         self.line += taken.matches('\n').count();
@@ -291,7 +291,7 @@ impl<'a> Scanner<'a> {
     /// Takes a literal with escapes.
     fn take_text(&mut self) -> Token<'a> {
         let line = self.line;
-        self.take(1);
+        self.take_bytes(1);
         let mut is_escaped = false;
         let end = self.rest.char_indices().find(|(_, c)| {
             let is_end = *c == '"' && !is_escaped;
@@ -299,8 +299,8 @@ impl<'a> Scanner<'a> {
             is_end
         });
         let length = end.map_or(self.rest.len(), |(at, _)| at);
-        let text = unescape_text(self.take(length));
-        self.take(1);
+        let text = unescape_text(self.take_bytes(length));
+        self.take_bytes(1);
         Token::Text(line, text)
     }
 
@@ -308,11 +308,11 @@ impl<'a> Scanner<'a> {
     fn take_raw_text(&mut self, prefix: usize, hashes: usize) -> Option<Token<'a>> {
         let line = self.line;
         let is_text = self.rest.starts_with('r');
-        self.take(prefix);
+        self.take_bytes(prefix);
         let closing = format!("\"{}", "#".repeat(hashes));
         let length = self.rest.find(&closing).unwrap_or(self.rest.len());
-        let text = self.take(length).to_owned();
-        self.take(closing.len());
+        let text = self.take_bytes(length).to_owned();
+        self.take_bytes(closing.len());
         is_text.then_some(Token::Text(line, text))
     }
 }

@@ -78,7 +78,7 @@ impl Subject {
     }
 
     /// Returns the list of the ceilings.
-    fn place(self) -> &'static str {
+    fn list_name(self) -> &'static str {
         match self {
             Self::Prose => "CEILINGS of xtask/src/tidy/plain/ceilings.rs",
             Self::Messages => "MESSAGE_CEILINGS of xtask/src/tidy/plain/ceilings.rs",
@@ -94,7 +94,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    pub(super) fn of(measured: &Measured) -> Self {
+    pub(super) fn measure(measured: &Measured) -> Self {
         let share = |count: usize| (count * 1000).div_ceil(measured.sentences.max(1));
         Self {
             flagged: share(measured.flagged.len()),
@@ -129,7 +129,7 @@ pub(super) fn compare_shares(
     ceilings: &[Ceiling],
     subject: Subject,
 ) -> Vec<Finding> {
-    let (noun, place) = (subject.noun(), subject.place());
+    let (noun, place) = (subject.noun(), subject.list_name());
     let rows = ceilings.iter().map(|(scope, ..)| scope);
     let mut findings: Vec<Finding> = rows
         .filter(|scope| !measured.contains_key(**scope))
@@ -142,7 +142,7 @@ pub(super) fn compare_shares(
             clauses: *clauses,
         });
         let highest = Shares::highest(measured.sentences);
-        let shares = Shares::of(measured);
+        let shares = Shares::measure(measured);
         if !ceiling.fits(highest) {
             let what = format!(
                 "its ceiling in {place} is higher than {} and {}, the highest ones for its size",
@@ -196,7 +196,7 @@ fn report_excess(
     });
     let listed = worst.into_iter().take(MOST_LISTED);
     std::iter::once(Finding::new(scope, what))
-        .chain(listed.map(|flagged| Finding::new(flagged.place(), flagged.describe())))
+        .chain(listed.map(|flagged| Finding::new(flagged.format_place(), flagged.describe())))
         .collect()
 }
 
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::tidy::plain::rules::Rule;
 
-    fn measured(sentences: usize, clauses: usize, long: usize) -> Measured {
+    fn make_measured(sentences: usize, clauses: usize, long: usize) -> Measured {
         let flagged = |line: usize| Flagged {
             file: "crates/a/src/b.rs".to_owned(),
             line,
@@ -218,8 +218,12 @@ mod tests {
         }
     }
 
-    fn check(of: Measured, ceilings: &[Ceiling], want: &[&str]) {
-        let found = compare_shares(&BTreeMap::from([("crates/a".to_owned(), of)]), ceilings, Subject::Prose);
+    fn check(measured: Measured, ceilings: &[Ceiling], want: &[&str]) {
+        let found = compare_shares(
+            &BTreeMap::from([("crates/a".to_owned(), measured)]),
+            ceilings,
+            Subject::Prose,
+        );
         assert_eq!(found.len(), want.len(), "{found:?}");
         for (finding, want) in found.iter().zip(want) {
             let line = format!("{}: {}", finding.place, finding.what);
@@ -229,16 +233,16 @@ mod tests {
 
     #[test]
     fn below_the_ceiling() {
-        check(measured(1000, 1, 19), &[("crates/a", 20, 1)], &[]);
-        check(measured(1000, 1, 14), &[("crates/a", 20, 2)], &[]);
-        check(measured(1000, 0, 0), &[], &[]);
-        check(measured(0, 0, 0), &[], &[]);
+        check(make_measured(1000, 1, 19), &[("crates/a", 20, 1)], &[]);
+        check(make_measured(1000, 1, 14), &[("crates/a", 20, 2)], &[]);
+        check(make_measured(1000, 0, 0), &[], &[]);
+        check(make_measured(0, 0, 0), &[], &[]);
     }
 
     #[test]
     fn over_the_ceiling() {
         check(
-            measured(1000, 0, 2),
+            make_measured(1000, 0, 2),
             &[("crates/a", 1, 0)],
             &[
                 "crates/a: 2 of 1000 sentences have to be read twice (2 ‰, allowed 1 ‰), and 0 of them begin with a clause (0 ‰, allowed 0 ‰).",
@@ -247,27 +251,27 @@ mod tests {
             ],
         );
         check(
-            measured(999, 0, 1),
+            make_measured(999, 0, 1),
             &[("crates/a", 1, 0)],
             &["(2 ‰, allowed 1 ‰)", "b.rs:0"],
         );
         check(
-            measured(1000, 1, 1),
+            make_measured(1000, 1, 1),
             &[("crates/a", 3, 0)],
             &["(1 ‰, allowed 0 ‰)", "b.rs:0: begins with a clause", "b.rs:1"],
         );
-        check(measured(1000, 0, 1), &[], &["(1 ‰, allowed 0 ‰)", "b.rs:0"]);
-        let many = BTreeMap::from([("crates/a".to_owned(), measured(1000, 0, 40))]);
+        check(make_measured(1000, 0, 1), &[], &["(1 ‰, allowed 0 ‰)", "b.rs:0"]);
+        let many = BTreeMap::from([("crates/a".to_owned(), make_measured(1000, 0, 40))]);
         assert_eq!(compare_shares(&many, &[], Subject::Prose).len(), 1 + MOST_LISTED);
     }
 
     #[test]
     fn a_ceiling_shrinks() {
         let lower = "lower it in CEILINGS of xtask/src/tidy/plain/ceilings.rs to 10 and 0";
-        check(measured(1000, 0, 10), &[("crates/a", 16, 0)], &[lower]);
-        check(measured(1000, 0, 10), &[("crates/a", 10, 2)], &[lower]);
+        check(make_measured(1000, 0, 10), &[("crates/a", 16, 0)], &[lower]);
+        check(make_measured(1000, 0, 10), &[("crates/a", 10, 2)], &[lower]);
         check(
-            measured(1000, 0, 0),
+            make_measured(1000, 0, 0),
             &[("crates/b", 1, 0)],
             &["crates/b: has no sentences"],
         );
@@ -276,7 +280,7 @@ mod tests {
     #[test]
     fn messages_have_their_own_ceilings() {
         let found = compare_shares(
-            &BTreeMap::from([("crates/a".to_owned(), measured(1000, 0, 2))]),
+            &BTreeMap::from([("crates/a".to_owned(), make_measured(1000, 0, 2))]),
             &[("crates/a", 1, 0), ("crates/b", 1, 0)],
             Subject::Messages,
         );
@@ -296,16 +300,16 @@ mod tests {
     #[test]
     fn a_ceiling_has_a_bound() {
         let higher = "is higher than 50 and 3";
-        check(measured(1000, 0, 50), &[("crates/a", 51, 0)], &[higher]);
-        check(measured(1000, 3, 0), &[("crates/a", 3, 4)], &[higher]);
+        check(make_measured(1000, 0, 50), &[("crates/a", 51, 0)], &[higher]);
+        check(make_measured(1000, 3, 0), &[("crates/a", 3, 4)], &[higher]);
         check(
-            measured(1000, 4, 0),
+            make_measured(1000, 4, 0),
             &[("crates/a", 4, 4)],
             &[higher, "(4 ‰, allowed 3 ‰)", "b.rs:0", "b.rs:1", "b.rs:2", "b.rs:3"],
         );
-        check(measured(10, 1, 0), &[("crates/a", 100, 100)], &[]);
+        check(make_measured(10, 1, 0), &[("crates/a", 100, 100)], &[]);
         check(
-            measured(19, 0, 1),
+            make_measured(19, 0, 1),
             &[("crates/a", 54, 0)],
             &["is higher than 53 and 53"],
         );

@@ -58,7 +58,7 @@ impl Flagged {
         self.rules.contains(&Rule::ClauseFirst)
     }
 
-    fn place(&self) -> String {
+    fn format_place(&self) -> String {
         format!("{}:{}", self.file, self.line)
     }
 
@@ -89,7 +89,7 @@ pub(super) fn list_flagged(root: &Path, below: &[String]) -> anyhow::Result<Stri
     let mut text = String::new();
     for measured in [&measured, &messages] {
         for flagged in measured.values().flat_map(|measured| &measured.flagged) {
-            writeln!(text, "{}: {}", flagged.place(), flagged.describe())?;
+            writeln!(text, "{}: {}", flagged.format_place(), flagged.describe())?;
         }
     }
     write_counts(&mut text, &measured, Subject::Prose)?;
@@ -99,7 +99,7 @@ pub(super) fn list_flagged(root: &Path, below: &[String]) -> anyhow::Result<Stri
 
 fn write_counts(text: &mut String, scopes: &BTreeMap<String, Measured>, subject: Subject) -> std::fmt::Result {
     for (scope, measured) in scopes {
-        let shares = Shares::of(measured);
+        let shares = Shares::measure(measured);
         writeln!(
             text,
             "{scope}: {} of {} {} have to be read twice ({} ‰), {} of them begin with a clause ({} ‰)",

@@ -164,7 +164,7 @@ impl Plot {
             turns: Vec::new(),
         };
         plot.push(Action::Commit(content.clone()), true);
-        let commits = 4 + chance.below(4);
+        let commits = 4 + chance.draw_below(4);
         for number in 1..=commits {
             let is_held = plot.draw_circumstance(&mut chance, &content);
             content = draw_commit(&mut chance, &content, number, has_own_rights);
@@ -184,7 +184,7 @@ impl Plot {
     /// Changes something around the next commit, or nothing. Returns whether objects are held.
     fn draw_circumstance(&mut self, chance: &mut Chance, content: &Content) -> bool {
         let allows = chance.once_in(3);
-        let action = match chance.below(8) {
+        let action = match chance.draw_below(8) {
             0 | 1 => {
                 let (_, resource) = chance.pick(&RESOURCES).copied().unwrap();
                 let verb = chance.pick(&["create", "patch", "delete"]).copied().unwrap();
@@ -215,7 +215,7 @@ fn draw_version(chance: &mut Chance, fixed: u64, free: u64) -> Version {
     Version {
         fixed,
         free,
-        form: chance.below(FORMS),
+        form: chance.draw_below(FORMS),
         is_broken: false,
     }
 }
@@ -223,7 +223,7 @@ fn draw_version(chance: &mut Chance, fixed: u64, free: u64) -> Version {
 /// Draws the next content of the repository.
 fn draw_commit(chance: &mut Chance, before: &Content, number: u64, has_own_rights: bool) -> Content {
     let mut content = before.clone();
-    match chance.below(12) {
+    match chance.draw_below(12) {
         0 => return Content::new(),
         1 => content.retain(|slot, _| *slot == Slot::Own || chance.once_in(5)),
         _ => {}
@@ -233,26 +233,30 @@ fn draw_commit(chance: &mut Chance, before: &Content, number: u64, has_own_right
             version.free = number;
         }
     }
-    for _ in 0..=chance.below(4) {
+    for _ in 0..=chance.draw_below(4) {
         let slot = *chance.pick(&SLOTS).unwrap();
         if slot == Slot::Own && !(has_own_rights && chance.once_in(2)) {
             continue;
         }
         let Some(version) = content.get_mut(&slot) else {
-            let fixed = if slot.has_fixed_field() { chance.below(4) / 2 } else { 0 };
+            let fixed = if slot.has_fixed_field() {
+                chance.draw_below(4) / 2
+            } else {
+                0
+            };
             let mut version = draw_version(chance, fixed, number);
             version.is_broken = slot.can_be_broken() && chance.once_in(6);
             content.insert(slot, version);
             continue;
         };
-        match chance.below(5) {
+        match chance.draw_below(5) {
             0 => {
                 content.remove(&slot);
             }
             1 | 2 if slot.has_fixed_field() => version.fixed += 1,
             3 if slot.can_be_broken() => version.is_broken = !version.is_broken,
             _ => {
-                version.form = chance.below(FORMS);
+                version.form = chance.draw_below(FORMS);
                 version.free = number;
             }
         }

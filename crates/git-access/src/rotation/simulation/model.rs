@@ -52,7 +52,7 @@ pub(super) struct World {
     pub(super) unavailable: Option<(i64, HostError)>,
     /// The certificate authority of the host. A client with another one doesn't reach it.
     pub(super) host_authority: Option<String>,
-    /// The host takes no requests before this time, and has said so.
+    /// The host takes no requests before this time, and its answers say so.
     pub(super) closed_until: i64,
     /// Credentials of others at the host. Lists have pages of this size.
     pub(super) others: u64,
@@ -319,7 +319,7 @@ impl World {
 
     fn kill_controller(&mut self) {
         self.answer = None;
-        // The limits are in memory only, and so is what the host said last.
+        // The limits and the last answer of the host are in memory only.
         self.restraint = HostRateLimiter::default();
         self.closed_until = 0;
         self.now += i64::try_from(self.chance.draw_below(90)).unwrap();

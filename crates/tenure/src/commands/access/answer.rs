@@ -122,17 +122,17 @@ fn read_time(text: &str) -> Result<Timestamp, String> {
 
 /// An approver before the answer.
 pub(super) struct Answering {
-    pub(super) look: AccessReader,
+    pub(super) reader: AccessReader,
     pub(super) request: FluxAccessRequest,
     pub(super) user: String,
 }
 
 impl Answering {
-    pub(super) async fn begin(how: &How, name: &str) -> Result<Self, Failure> {
-        let look = AccessReader::connect(&how.connect).await?;
-        let request = look.find_request(name).await?;
-        let user = caller::ask_who(&look.client).await?;
-        Ok(Self { look, request, user })
+    pub(super) async fn read_request(how: &How, name: &str) -> Result<Self, Failure> {
+        let reader = AccessReader::connect(&how.connect).await?;
+        let request = reader.find_request(name).await?;
+        let user = caller::ask_who(&reader.client).await?;
+        Ok(Self { reader, request, user })
     }
 
     pub(super) fn target(&self) -> String {
@@ -141,9 +141,9 @@ impl Answering {
 
     /// Reports a missing right before any question. Admission checks the right again.
     async fn check_rights(&self) -> Result<(), Failure> {
-        check_approver(&self.look.client, &self.user, &self.target()).await?;
+        check_approver(&self.reader.client, &self.user, &self.target()).await?;
         let is_own = self.request.spec.requested_by == self.user;
-        if is_own && !caller::has_right(&self.look.client, &Question::about_target(APPROVE_OWN, "")).await? {
+        if is_own && !caller::has_right(&self.reader.client, &Question::about_target(APPROVE_OWN, "")).await? {
             return Err(Failure::environment(format!("{} asked for this access itself", self.user)).hint(format!(
                 "ask another approver to answer; an approver needs the verb {APPROVE_OWN} on fluxaccesstargets.tenure.dev to answer its own request"
             )));
@@ -164,7 +164,7 @@ impl Answering {
         for line in list_asked(&spec.requested_by, &name_asker(&self.request), spec) {
             output::print_note(line);
         }
-        let seen = self.look.see().await;
+        let seen = self.reader.see().await;
         match receivers::list(&seen, &self.request) {
             Ok(all) => print_receivers(&all),
             Err(why) => output::print_note(describe("goes to", &format!("isn't known: {why}"))),
@@ -191,16 +191,16 @@ impl Answering {
             return Ok(None);
         };
         let is_bounded = bounds.not_after.is_some() || bounds.max_rotate.is_some();
-        let said = format!("{} approves it already ({})", word.by, word.object);
+        let approval = format!("{} approves it already ({})", word.by, word.object);
         if is_bounded && !word.is_standing {
             return Err(
-                Failure::negative(format!("{said}, and the bounds of one grant don't limit another"))
+                Failure::negative(format!("{approval}, and the bounds of one grant don't limit another"))
                     .hint(format!("tenure access revoke {name} first")),
             );
         }
-        output::print_note(visible_line(&said));
-        let told = json!({ "request": name, "state": APPROVED, "object": word.object, "by": word.by });
-        how.form.print(&told)?;
+        output::print_note(visible_line(&approval));
+        let existing = json!({ "request": name, "state": APPROVED, "object": word.object, "by": word.by });
+        how.form.print(&existing)?;
         Ok(Some(ExitCode::SUCCESS))
     }
 
@@ -212,7 +212,7 @@ impl Answering {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body)
             .map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(self.look.client.request(request).await?)
+        Ok(self.reader.client.request(request).await?)
     }
 
     /// Deletes exactly this grant, and no later grant with its name.
@@ -222,7 +222,7 @@ impl Answering {
             .header(http::header::CONTENT_TYPE, "application/json")
             .body(body.to_string().into_bytes())
             .map_err(|error| Failure::internal(error.to_string()))?;
-        match self.look.client.request::<Value>(request).await {
+        match self.reader.client.request::<Value>(request).await {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
             Err(error) => Err(error.into()),
@@ -285,9 +285,9 @@ pub(super) fn name_of(object: &Value) -> String {
 
 impl Approve {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::begin(&self.how, &self.name).await?;
-        let given = answering.look.list_answers().await;
-        let answers = given.as_answers(&answering.look.now);
+        let answering = Answering::read_request(&self.how, &self.name).await?;
+        let given = answering.reader.list_answers().await;
+        let answers = given.as_answers(&answering.reader.now);
         if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {
             return Ok(code);
         }
@@ -305,9 +305,9 @@ impl Approve {
 
 impl Deny {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::begin(&self.how, &self.name).await?;
-        let given = answering.look.list_answers().await;
-        let answers = given.as_answers(&answering.look.now);
+        let answering = Answering::read_request(&self.how, &self.name).await?;
+        let given = answering.reader.list_answers().await;
+        let answers = given.as_answers(&answering.reader.now);
         if let Verdict::Denied(word) = answers.judge(&answering.request) {
             return Err(Failure::negative(format!(
                 "{} denied it already (FluxAccessGrant {})",
@@ -328,9 +328,9 @@ impl Deny {
 
 impl Revoke {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::begin(&self.how, &self.name).await?;
-        let given = answering.look.list_answers().await;
-        let answers = given.as_answers(&answering.look.now);
+        let answering = Answering::read_request(&self.how, &self.name).await?;
+        let given = answering.reader.list_answers().await;
+        let answers = given.as_answers(&answering.reader.now);
         let revocation = answer::revoke(&answering.request, &answering.user, self.reason.clone(), answers);
         let revocation = revocation.map_err(Failure::negative)?;
         if revocation.denial.is_some() {
@@ -342,9 +342,9 @@ impl Revoke {
         let mut denial = None;
         if let Some(grant) = &revocation.denial {
             let made = name_of(&answering.write(grant).await?);
-            let standing = revocation.standing_grant.as_deref().unwrap_or_default();
+            let standing_grant = revocation.standing_grant.as_deref().unwrap_or_default();
             done.push(format!(
-                "FluxAccessGrant {made}: denied, as FluxAccessStandingGrant {standing} approves it and also approves others"
+                "FluxAccessGrant {made}: denied, as FluxAccessStandingGrant {standing_grant} approves it and also approves others"
             ));
             denial = Some(made);
         }
@@ -354,10 +354,10 @@ impl Revoke {
         }
         let follows = answer::list_consequences(&answering.request);
         let deleted: Vec<&String> = revocation.deleted.iter().map(|(name, _)| name).collect();
-        let told = json!({
+        let result = json!({
             "request": self.name, "namespace": PLATFORM_NAMESPACE, "deleted": deleted, "denial": denial, "standing": revocation.standing_grant, "follows": follows
         });
-        if self.how.form.print(&told)? == Printed::ForPeople {
+        if self.how.form.print(&result)? == Printed::ForPeople {
             for line in done.iter().chain(&follows) {
                 output::print_line(visible_line(line));
             }

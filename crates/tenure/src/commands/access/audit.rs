@@ -98,7 +98,7 @@ fn print_row(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
     if !forms.is_empty() {
         line("form", &forms.join(", "));
     }
-    if let SecretRead::Seen(facts) = &row.look {
+    if let SecretRead::Seen(facts) = &row.secret_read {
         if let (Some(at), Some(age)) = (facts.written_at, row.find_age(now)) {
             line("written", &format!("{at}, {} ago", describe_age(age)));
         }
@@ -185,7 +185,7 @@ fn describe_age(age: SignedDuration) -> String {
 }
 
 fn describe_for_programs(row: &Row, verdict: &Verdict, now: Timestamp) -> Value {
-    let facts = match &row.look {
+    let facts = match &row.secret_read {
         SecretRead::Seen(facts) => Some(facts),
         SecretRead::Absent | SecretRead::Refused | SecretRead::Failed(_) => None,
     };
@@ -216,10 +216,10 @@ fn describe_readers(readers: &Result<Vec<OtherReader>, String>) -> Value {
     match readers {
         Err(why) => json!({"known": false, "why": why}),
         Ok(readers) => {
-            let told = readers
+            let ways = readers
                 .iter()
                 .map(|reader| json!({"who": reader.who, "way": reader.way.to_string(), "binding": reader.binding}));
-            json!({"known": true, "leftOut": is_cut(readers), "ways": told.collect::<Vec<_>>()})
+            json!({"known": true, "leftOut": is_cut(readers), "ways": ways.collect::<Vec<_>>()})
         }
     }
 }

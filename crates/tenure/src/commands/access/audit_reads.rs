@@ -205,7 +205,7 @@ async fn look_at_namespace(
         Row {
             secret: secret.clone(),
             usage: usage.clone(),
-            look: look_at_secret(client, secret, now).await,
+            secret_read: look_at_secret(client, secret, now).await,
             readers: find_readers(secret, own, &cluster.bindings),
         }
     });

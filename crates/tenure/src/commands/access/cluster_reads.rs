@@ -116,19 +116,19 @@ impl AccessReader {
 
     /// Reads all objects for the output.
     pub(super) async fn see(&self) -> ObservedFacts {
-        let of = |plural: &str| Self::write_path(plural, None);
+        let write_list_path = |plural: &str| Self::write_path(plural, None);
         let paths = [
             "fluxaccessrequests",
             "fluxaccessgrants",
             "fluxaccessstandinggrants",
             "accessproviders",
         ]
-        .map(of);
-        let [requests, grants, standing, providers] = &paths;
+        .map(write_list_path);
+        let [requests, grants, standing_grants, providers] = &paths;
         ObservedFacts {
             requests: self.list(requests).await,
             grants: self.list(grants).await,
-            standing_grants: self.list(standing).await,
+            standing_grants: self.list(standing_grants).await,
             providers: self.list(providers).await,
             surrounding: self.look_around().await,
             platform: PLATFORM_NAMESPACE.to_owned(),
@@ -172,7 +172,7 @@ impl AccessReader {
     pub(super) async fn list_answers(&self) -> ExistingAnswers {
         ExistingAnswers {
             grants: note_failure("grants", self.list(&Self::write_path("fluxaccessgrants", None))).await,
-            standing: note_failure(
+            standing_grants: note_failure(
                 "standing grants",
                 self.list(&Self::write_path("fluxaccessstandinggrants", None)),
             )
@@ -196,14 +196,14 @@ async fn note_failure<T>(what: &str, list: impl Future<Output = ReadResult<Vec<T
 /// The existing answers.
 pub(super) struct ExistingAnswers {
     grants: Vec<FluxAccessGrant>,
-    standing: Vec<FluxAccessStandingGrant>,
+    standing_grants: Vec<FluxAccessStandingGrant>,
 }
 
 impl ExistingAnswers {
     pub(super) fn as_answers<'a>(&'a self, now: &'a Time) -> Answers<'a> {
         Answers {
             grants: &self.grants,
-            standing_grants: &self.standing,
+            standing_grants: &self.standing_grants,
             platform: PLATFORM_NAMESPACE,
             now,
         }

@@ -56,8 +56,8 @@ impl Wanted {
 
 impl List {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let look = AccessReader::connect(&self.connect).await?;
-        let seen = look.see().await;
+        let reader = AccessReader::connect(&self.connect).await?;
+        let seen = reader.see().await;
         let mut rows = rows::list(&seen).map_err(|why| {
             Failure::environment(format!("requests can't be listed: {why}"))
                 .hint("the requests of one tenant are in its own objects: tenure get fluxaccesses -n NAMESPACE")

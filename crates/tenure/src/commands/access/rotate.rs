@@ -50,12 +50,12 @@ impl Rotate {
                 "--cause says why, in {LONGEST_CAUSE} characters at most"
             )));
         }
-        let look = AccessReader::connect(&self.connect).await?;
-        let request = look.find_request(&self.name).await?;
-        let places = self.list_places(&look, &request).await?;
-        let user = caller::ask_who(&look.client).await?;
+        let reader = AccessReader::connect(&self.connect).await?;
+        let request = reader.find_request(&self.name).await?;
+        let places = self.list_places(&reader, &request).await?;
+        let user = caller::ask_who(&reader.client).await?;
         let target = name_target(&request.spec.provider, request.spec.target.id);
-        check_approver(&look.client, &user, &target).await?;
+        check_approver(&reader.client, &user, &target).await?;
         let orders = rotation_order::list_all(request.metadata.annotations.as_ref());
         let same = orders.iter().find(|order| order.namespace == self.namespace);
         // A repeated order keeps the urgency of the earlier one, which may not have been executed.
@@ -63,11 +63,11 @@ impl Rotate {
         let written = RotationOrder {
             namespace: self.namespace.clone(),
             by: user,
-            at: look.now.0,
+            at: reader.now.0,
             is_leak,
             cause: self.cause.clone(),
         };
-        write_order(&look, &self.name, &written).await?;
+        write_order(&reader, &self.name, &written).await?;
         let report = json!({ "request": self.name, "order": written, "namespaces": places });
         if self.form.print(&report)? == Printed::AsData {
             return Ok(ExitCode::SUCCESS);
@@ -89,7 +89,7 @@ impl Rotate {
     }
 
     /// Returns the namespaces with a credential.
-    async fn list_places(&self, look: &AccessReader, request: &FluxAccessRequest) -> Result<Vec<String>, Failure> {
+    async fn list_places(&self, reader: &AccessReader, request: &FluxAccessRequest) -> Result<Vec<String>, Failure> {
         let ledgers = request.status.iter().flat_map(|status| &status.credentials);
         let mut places: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
         places.sort_unstable();
@@ -99,7 +99,7 @@ impl Rotate {
         if places.contains(named) {
             return Ok(vec![named.clone()]);
         }
-        let reached = receivers::list(&look.see().await, request).unwrap_or_default();
+        let reached = receivers::list(&reader.see().await, request).unwrap_or_default();
         if reached
             .iter()
             .any(|receiver| receiver.receives && receiver.namespace == *named)
@@ -117,7 +117,7 @@ impl Rotate {
     }
 }
 
-async fn write_order(look: &AccessReader, name: &str, order: &RotationOrder) -> Result<(), Failure> {
+async fn write_order(reader: &AccessReader, name: &str, order: &RotationOrder) -> Result<(), Failure> {
     let (key, value) = order.write();
     let patch = json!({ "metadata": { "annotations": { key: value } } });
     let path = AccessReader::write_path("fluxaccessrequests", Some(name));
@@ -125,6 +125,6 @@ async fn write_order(look: &AccessReader, name: &str, order: &RotationOrder) -> 
         .header(http::header::CONTENT_TYPE, "application/merge-patch+json")
         .body(patch.to_string().into_bytes())
         .map_err(|error| Failure::internal(error.to_string()))?;
-    look.client.request::<Value>(request).await?;
+    reader.client.request::<Value>(request).await?;
     Ok(())
 }

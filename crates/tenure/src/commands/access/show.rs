@@ -44,10 +44,10 @@ pub(crate) struct Show {
 
 impl Show {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let look = AccessReader::connect(&self.connect).await?;
-        let request = look.find_request(&self.name).await?;
-        let seen = look.see().await;
-        let readers = find_readers(&look, &seen, &request).await;
+        let reader = AccessReader::connect(&self.connect).await?;
+        let request = reader.find_request(&self.name).await?;
+        let seen = reader.see().await;
+        let readers = find_readers(&reader, &seen, &request).await;
         let detail = detail::describe_request(&seen, &request, readers);
         if self.form.print(&detail)? == Printed::ForPeople {
             print_detail(&detail);
@@ -57,7 +57,7 @@ impl Show {
 }
 
 /// Finds the readers of the Secret by RBAC, in the namespaces that have or would have it.
-async fn find_readers(look: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest) -> Vec<OtherReaders> {
+async fn find_readers(reader: &AccessReader, seen: &ObservedFacts, request: &FluxAccessRequest) -> Vec<OtherReaders> {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
     let mut names: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
     if let Ok(receivers) = receivers::list(seen, request) {
@@ -70,7 +70,7 @@ async fn find_readers(look: &AccessReader, seen: &ObservedFacts, request: &FluxA
     if names.is_empty() {
         return Vec::new();
     }
-    let cluster = audit_reads::list_of_cluster(&look.client).await;
+    let cluster = audit_reads::list_of_cluster(&reader.client).await;
     let provider = seen.providers.iter().flatten();
     let mut provider = provider.filter(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));
     let writer = provider.next().map(|one| one.spec.name_writer());
@@ -80,13 +80,13 @@ async fn find_readers(look: &AccessReader, seen: &ObservedFacts, request: &FluxA
         .collect();
     let (cluster, others) = (&cluster, &others);
     let looks = names.into_iter().map(|namespace| async move {
-        let own = audit_reads::list_of_namespace(&look.client, &namespace, cluster).await;
+        let own = audit_reads::list_of_namespace(&reader.client, &namespace, cluster).await;
         let secret = NamedObject {
             namespace: namespace.clone(),
             name: request.spec.secret_name.clone(),
         };
         let meant = (request.spec.service_accounts.as_slice(), others.as_slice());
-        OtherReaders::of(&namespace, find_other_readers(&secret, meant, &own, &cluster.bindings))
+        OtherReaders::from_readers(&namespace, find_other_readers(&secret, meant, &own, &cluster.bindings))
     });
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
@@ -237,7 +237,7 @@ fn print_asked(requested_by: &str, asked_in: &str, spec: &tenure_api::access::Fl
 
 fn describe_credential(credential: &Credential) -> String {
     let now = Timestamp::now();
-    let at = |time: Option<&Time>| time.map(|time| write_distance(time.0, now));
+    let describe_time = |time: Option<&Time>| time.map(|time| write_distance(time.0, now));
     let one = |one: &CredentialDetail| {
         let number = one.id.map_or_else(|| one.name.clone(), |id| format!("number {id}"));
         let fingerprint: String = one.fingerprint.chars().take(16).collect();
@@ -249,19 +249,19 @@ fn describe_credential(credential: &Credential) -> String {
     let mut parts = vec![format!("{}: {}", credential.namespace, credential.phase)];
     if let Some(current) = &credential.current {
         parts.push(one(current));
-        if let Some(end) = at(current.expires_at.as_ref()) {
+        if let Some(end) = describe_time(current.expires_at.as_ref()) {
             parts.push(format!("ends {end}"));
         }
-        parts.push(match at(current.verified_at.as_ref()) {
-            Some(at) => format!("seen in use {at}"),
+        parts.push(match describe_time(current.verified_at.as_ref()) {
+            Some(time) => format!("seen in use {time}"),
             None => "not seen in use yet".to_owned(),
         });
     }
-    if let Some(next) = at(credential.next_rotation.as_ref()) {
+    if let Some(next) = describe_time(credential.next_rotation.as_ref()) {
         parts.push(format!("replaced {next}"));
     }
     for old in &credential.retiring {
-        let end = at(old.retire_at.as_ref()).map(|at| format!(", revoked {at}"));
+        let end = describe_time(old.retire_at.as_ref()).map(|time| format!(", revoked {time}"));
         parts.push(format!("retiring {}{}", one(old), end.unwrap_or_default()));
     }
     parts.extend(credential.ordered.clone());

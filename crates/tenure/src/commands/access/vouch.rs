@@ -45,16 +45,16 @@ pub(crate) struct Vouch {
 
 impl Vouch {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::begin(&self.how, &self.name).await?;
-        let given = answering.look.list_answers().await;
-        let answers = given.as_answers(&answering.look.now);
+        let answering = Answering::read_request(&self.how, &self.name).await?;
+        let given = answering.reader.list_answers().await;
+        let answers = given.as_answers(&answering.reader.now);
         if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {
             return Ok(code);
         }
-        let provider = find_provider(&answering.look, &answering.request.spec.provider).await?;
+        let provider = find_provider(&answering.reader, &answering.request.spec.provider).await?;
         let flow = self.open_flow(&provider)?;
         check_right(
-            &answering.look.client,
+            &answering.reader.client,
             &answering.user,
             VOUCH,
             &answering.target(),
@@ -64,7 +64,7 @@ impl Vouch {
         answering.confirm(&self.how, "Vouches for who answers").await?;
         let person = show_code(&flow, &read_target(&answering.request.spec.target)).await?;
         // The answer must be for the request that was shown.
-        let now = answering.look.find_request(&self.name).await?;
+        let now = answering.reader.find_request(&self.name).await?;
         check_same(&answering.request, &now).map_err(Failure::negative)?;
         let grant = answer::approve(&now, &person, self.bounds.wording(), answers).map_err(Failure::negative)?;
         let made = answering.write(&grant).await?;
@@ -100,9 +100,9 @@ impl Vouch {
     }
 }
 
-async fn find_provider(look: &AccessReader, name: &str) -> Result<AccessProvider, Failure> {
+async fn find_provider(reader: &AccessReader, name: &str) -> Result<AccessProvider, Failure> {
     let path = AccessReader::write_path("accessproviders", Some(name));
-    match look.find(&path, "application/json").await {
+    match reader.find(&path, "application/json").await {
         Ok(Some(provider)) => Ok(provider),
         Ok(None) => Err(Failure::negative(format!("there is no AccessProvider {name} any more"))),
         Err(why) => Err(Failure::environment(format!("AccessProvider {name}: {why}"))),

@@ -54,25 +54,25 @@ pub(crate) struct Why {
 
 impl Why {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let look = AccessReader::connect(&self.connect).await?;
+        let reader = AccessReader::connect(&self.connect).await?;
         let mut unknown = None;
         let (chains, entries, left_out) = match self.find_secret()? {
             Some((namespace, secret)) => {
                 if namespace.is_empty() || secret.is_empty() || secret.contains('/') {
                     return Err(Failure::usage(format!("{:?}: write NAMESPACE/SECRET", self.what)));
                 }
-                let (chains, entries, hidden) = about_secret(&look, namespace, secret).await?;
+                let (chains, entries, hidden) = about_secret(&reader, namespace, secret).await?;
                 unknown = hidden;
                 (chains, entries, 0)
             }
             None => {
-                let request = look.find_request(&self.what).await?;
-                let seen = look.see().await;
+                let request = reader.find_request(&self.what).await?;
+                let seen = reader.see().await;
                 let names = chain::list_namespaces(&seen, &request);
                 let left_out = names.len().saturating_sub(MOST_NAMESPACES);
                 let pairs = names.into_iter().take(MOST_NAMESPACES);
                 let pairs: Vec<_> = pairs.map(|name| (request.clone(), name)).collect();
-                (explain_all(&look, &seen, pairs).await, Vec::new(), left_out)
+                (explain_all(&reader, &seen, pairs).await, Vec::new(), left_out)
             }
         };
         let is_delivered = !chains.is_empty() && chains.iter().all(|chain| chain.is_delivered);
@@ -107,11 +107,11 @@ impl Why {
 
 /// Returns the requests for a Secret; without any, the entries that would cause one. If the user may not read requests, the entries and the reason.
 async fn about_secret(
-    look: &AccessReader,
+    reader: &AccessReader,
     namespace: &str,
     secret: &str,
 ) -> Result<(Vec<Chain>, Vec<EntryFound>, Option<String>), Failure> {
-    let seen = look.see().await;
+    let seen = reader.see().await;
     let (requests, hidden) = match seen.requests.clone() {
         Ok(requests) => (requests, None),
         Err(why) => (Vec::new(), Some(why)),
@@ -124,9 +124,9 @@ async fn about_secret(
         .map(|request| (request, namespace.to_owned()))
         .collect();
     if !pairs.is_empty() {
-        return Ok((explain_all(look, &seen, pairs).await, Vec::new(), None));
+        return Ok((explain_all(reader, &seen, pairs).await, Vec::new(), None));
     }
-    let entries = match look.list_asked::<FluxAccess>(namespace).await {
+    let entries = match reader.list_asked::<FluxAccess>(namespace).await {
         Ok(accesses) => chain::find_entries(&accesses, namespace, secret, PLATFORM_NAMESPACE),
         Err(why) => {
             output::print_note(format!("note: FluxAccesses could not be read: {}", visible_line(&why)));
@@ -136,16 +136,20 @@ async fn about_secret(
     Ok((Vec::new(), entries, hidden))
 }
 
-async fn explain_all(look: &AccessReader, seen: &ObservedFacts, pairs: Vec<(FluxAccessRequest, String)>) -> Vec<Chain> {
+async fn explain_all(
+    reader: &AccessReader,
+    seen: &ObservedFacts,
+    pairs: Vec<(FluxAccessRequest, String)>,
+) -> Vec<Chain> {
     let looks = pairs.into_iter().map(|(request, namespace)| async move {
-        let place = look_at(look, seen, &request, namespace).await;
+        let place = look_at(reader, seen, &request, namespace).await;
         chain::explain_delivery(seen, &request, &place)
     });
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
 
 async fn look_at(
-    look: &AccessReader,
+    reader: &AccessReader,
     seen: &ObservedFacts,
     request: &FluxAccessRequest,
     namespace: String,
@@ -156,7 +160,7 @@ async fn look_at(
         namespace: namespace.clone(),
         name: request.spec.secret_name.clone(),
     };
-    let found: ReadResult<Option<Value>> = look.find(&write_object("secrets", &secret), ONLY_METADATA).await;
+    let found: ReadResult<Option<Value>> = reader.find(&write_object("secrets", &secret), ONLY_METADATA).await;
     let label = |object: Value| {
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object);
         let label = labels.and_then(|labels| labels.get(REQUEST_LABEL));
@@ -167,13 +171,13 @@ async fn look_at(
             "Agent" => Ok(None),
             _ => {
                 let path = AccessReader::write_asked(&asked.namespace, &asked.name);
-                look.find(&path, "application/json").await
+                reader.find(&path, "application/json").await
             }
         },
-        target: look
+        target: reader
             .find(&AccessReader::write_target(&target), "application/json")
             .await,
-        lacking: find_lacking(look, seen, request, &namespace).await,
+        lacking: find_lacking(reader, seen, request, &namespace).await,
         secret: found.map(|found| found.map(label)),
         namespace,
     }
@@ -181,7 +185,7 @@ async fn look_at(
 
 /// Returns the rights that the account for Secrets lacks in a namespace.
 async fn find_lacking(
-    look: &AccessReader,
+    reader: &AccessReader,
     seen: &ObservedFacts,
     request: &FluxAccessRequest,
     namespace: &str,
@@ -204,7 +208,7 @@ async fn find_lacking(
             namespace,
             name,
         };
-        let may = caller::may_account(&look.client, (PLATFORM_NAMESPACE, account), &question).await;
+        let may = caller::may_account(&reader.client, (PLATFORM_NAMESPACE, account), &question).await;
         match may {
             Ok(true) => {}
             Ok(false) if name.is_empty() => lacking.push(format!("{verb} {resource}")),

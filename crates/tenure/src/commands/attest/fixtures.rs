@@ -98,7 +98,7 @@ impl Fixtures {
             let _waiting = progress.wait(format!("Tenant/{tenant} to be ready"));
             self.wait_for_tenant(&tenant).await?;
         }
-        progress.begin("creating the targets of the attacks");
+        progress.print_action("creating the targets of the attacks");
         for (path, object) in list_fixtures(&names) {
             self.create(&path, &object).await?;
         }

@@ -115,7 +115,7 @@ impl Attest {
             removed?;
             return Ok(interruption::exit_code());
         };
-        self.tell(&report)?;
+        self.print_report(&report)?;
         // The results stay valid, and the removal continues in the cluster.
         if let Err(failure) = removed {
             output::print_note(format!("the created objects are not gone yet: {}", failure.message));
@@ -134,7 +134,7 @@ impl Attest {
         let waiting = progress.wait("the rights of the attackers to be in force");
         let cast = scene.cast(&names, &attacks).await?;
         drop(waiting);
-        progress.begin(format!("trying {} attacks", attacks.len()));
+        progress.print_action(format!("trying {} attacks", attacks.len()));
         let waiting = progress.wait(format!("the answers to {} attacks", attacks.len()));
         for (number, attack) in attacks.iter().enumerate() {
             waiting.set_step(&format!("{} of {}, {}", number + 1, attacks.len(), attack.name));
@@ -152,7 +152,7 @@ impl Attest {
         Ok(report)
     }
 
-    fn tell(&self, report: &Report) -> Result<(), Failure> {
+    fn print_report(&self, report: &Report) -> Result<(), Failure> {
         if let Some(path) = &self.report {
             let form = match path.extension().and_then(std::ffi::OsStr::to_str) {
                 Some("html" | "htm") => Form::Html,

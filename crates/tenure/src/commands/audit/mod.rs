@@ -135,13 +135,13 @@ fn find_problems(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
 type WhoWrote<'a> = dyn Fn(&Finding, &ManagedFieldsEntry) -> Option<String> + 'a;
 
 fn print_findings(findings: &[Finding], writers: &WhoWrote<'_>) {
-    let mut of: BTreeMap<&ObjectId, Vec<&Finding>> = BTreeMap::new();
+    let mut by_object: BTreeMap<&ObjectId, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
-        of.entry(&finding.id).or_default().push(finding);
+        by_object.entry(&finding.id).or_default().push(finding);
     }
-    for (id, findings) in of {
+    for (id, findings) in by_object {
         output::print_line(output::bold(&visible_line(&id.subject())));
-        let mut said = None;
+        let mut last_printed = None;
         for finding in findings {
             let field = match &finding.field {
                 Some(field) => field.to_string(),
@@ -165,14 +165,14 @@ fn print_findings(findings: &[Finding], writers: &WhoWrote<'_>) {
             ));
             // The explanation is printed once for all fields that share it.
             let explained = (finding.fault, finding.why.as_str(), finding.remedy.as_str());
-            if said != Some(explained) {
+            if last_printed != Some(explained) {
                 output::print_line(format!(
                     "      {}: {}",
                     visible_line(&finding.why),
                     visible_line(&finding.remedy)
                 ));
             }
-            said = Some(explained);
+            last_printed = Some(explained);
         }
     }
 }
@@ -193,12 +193,12 @@ fn describe_for_programs(finding: &Finding, writers: &WhoWrote<'_>) -> Value {
         .holders
         .iter()
         .map(|holder| {
-            let mut told = json!({"manager": holder.manager, "operation": holder.operation.as_str(),
+            let mut description = json!({"manager": holder.manager, "operation": holder.operation.as_str(),
                 "since": holder.time.as_ref().map(ToString::to_string)});
-            if let (Some(writers), Some(told)) = (writers(finding, holder), told.as_object_mut()) {
-                told.insert("writers".to_owned(), Value::from(writers));
+            if let (Some(writers), Some(description)) = (writers(finding, holder), description.as_object_mut()) {
+                description.insert("writers".to_owned(), Value::from(writers));
             }
-            told
+            description
         })
         .collect();
     json!({"group": id.group, "kind": id.kind, "namespace": id.namespace, "name": id.name,

@@ -213,7 +213,9 @@ impl ObjectReads {
         let listed: Vec<_> = futures::stream::iter(lists).buffer_unordered(AT_ONCE).collect().await;
         for (objects, resource) in listed {
             match objects {
-                Ok(objects) => objects.into_iter().for_each(|object| self.keep(&resource, object)),
+                Ok(objects) => objects
+                    .into_iter()
+                    .for_each(|object| self.store_object(&resource, object)),
                 Err(Refusal::Forbidden(_)) => {
                     self.is_complete = false;
                     self.forbidden.insert(resource.plural);
@@ -223,7 +225,7 @@ impl ObjectReads {
         }
     }
 
-    fn keep(&mut self, resource: &Resource, object: Value) {
+    fn store_object(&mut self, resource: &Resource, object: Value) {
         let view = ObjectView::of(&object);
         let id = ObjectId {
             namespace: view.read_text("/metadata/namespace").to_owned(),
@@ -264,7 +266,7 @@ impl ObjectReads {
         let looked: Vec<_> = futures::stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
         for (answer, id, resource) in looked {
             match answer {
-                Answer::Object(object) => self.keep(&resource, object),
+                Answer::Object(object) => self.store_object(&resource, object),
                 Answer::Absent => {}
                 Answer::Refused(why) => self.refuse(&id.subject(), &why),
             }

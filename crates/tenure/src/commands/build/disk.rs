@@ -49,29 +49,29 @@ impl Disk {
     }
 
     /// Returns the row and the slot of the answer with this number.
-    fn place(number: usize) -> (usize, usize) {
+    fn locate_slot(number: usize) -> (usize, usize) {
         let row = (number + 1).ilog2();
         (row as usize, number + 1 - (1 << row))
     }
 
-    fn keep(&self, held: Held) -> Option<usize> {
+    fn store_answer(&self, held: Held) -> Option<usize> {
         let number = self.used.get();
-        let (row, place) = Self::place(number);
+        let (row, slot) = Self::locate_slot(number);
         let slots = self
             .rows
             .get(row)?
             .get_or_init(|| (0..1_usize << row).map(|_| OnceCell::new()).collect());
-        slots.get(place)?.set(held).ok()?;
+        slots.get(slot)?.set(held).ok()?;
         self.used.set(number + 1);
         Some(number)
     }
 
-    fn kept(&self, number: usize) -> Option<&Held> {
-        let (row, place) = Self::place(number);
-        self.rows.get(row)?.get()?.get(place)?.get()
+    fn find_answer(&self, number: usize) -> Option<&Held> {
+        let (row, slot) = Self::locate_slot(number);
+        self.rows.get(row)?.get()?.get(slot)?.get()
     }
 
-    fn look(&self, path: &str) -> Option<Held> {
+    fn read_path(&self, path: &str) -> Option<Held> {
         let place = self.root.join(path);
         let note = |why: String| {
             self.trouble
@@ -142,12 +142,12 @@ impl FileTree for Disk {
         let number = match known {
             Some(number) => number,
             None => {
-                let number = self.look(path).and_then(|held| self.keep(held));
+                let number = self.read_path(path).and_then(|held| self.store_answer(held));
                 self.slots.borrow_mut().insert(path.to_owned(), number);
                 number
             }
         };
-        Some(match self.kept(number?)? {
+        Some(match self.find_answer(number?)? {
             Held::File(bytes) => Entry::File(bytes),
             Held::Folder => Entry::Directory,
             Held::Link(target) => Entry::Link(target),

@@ -80,7 +80,7 @@ struct Asker<'a> {
 /// The answer about one object.
 enum Answer {
     Found(Vec<Finding>),
-    Untold(String),
+    Unanswered(String),
 }
 
 /// Asks about all objects. Returns the findings, in the order of the objects, and the objects without an answer.
@@ -89,7 +89,7 @@ pub(super) async fn check_objects(
     whom: &Whom,
     clients: &DryRunClients,
 ) -> Result<(Vec<Finding>, Vec<String>), Failure> {
-    let awaited = Prerequisites::of(objects.iter().map(|built| &built.object));
+    let awaited = Prerequisites::collect_from(objects.iter().map(|built| &built.object));
     let missing = find_missing(&clients.own, awaited.namespaces()).await?;
     let connection = Connection::of_account(clients.config.clone(), whom.account.clone())
         .map_err(|error| Failure::usage(format!("the cluster can't be reached: {}", write_chain(&error))))?;
@@ -110,14 +110,14 @@ pub(super) async fn check_objects(
     // Real writes depend on earlier writes, so they run one after the other.
     let at_once = if clients.dry_run { AT_ONCE } else { 1 };
     let mut answers = futures::stream::iter(objects.iter().map(|built| asker.ask(built))).buffered(at_once);
-    let (mut findings, mut untold) = (Vec::new(), Vec::new());
+    let (mut findings, mut unanswered) = (Vec::new(), Vec::new());
     while let Some(answer) = answers.next().await {
         match answer {
             Answer::Found(more) => findings.extend(more),
-            Answer::Untold(why) => untold.push(why),
+            Answer::Unanswered(why) => unanswered.push(why),
         }
     }
-    Ok((findings, untold))
+    Ok((findings, unanswered))
 }
 
 /// Returns the namespaces that don't exist; a namespace that the user may not read counts as missing.
@@ -232,7 +232,7 @@ impl Asker<'_> {
             Err(refused) => refused,
         };
         let rights = match refused.code {
-            403 => match self.may("create", subject.id, resource).await {
+            403 => match self.has_right("create", subject.id, resource).await {
                 Some(true) => Rights::Held,
                 Some(false) => Rights::Lacking(vec!["create"]),
                 None => Rights::Unknown,
@@ -248,7 +248,7 @@ impl Asker<'_> {
             Ok(warnings) => return note_warnings(subject, &warnings),
             Err(refused @ Refused { code: 409, .. }) => match interpret_refusal(subject, refused, &Rights::Held) {
                 Verdict::Findings(findings) => findings,
-                Verdict::Untold(why) => return Answer::Untold(why),
+                Verdict::Unanswered(why) => return Answer::Unanswered(why),
             },
             Err(refused) => return self.judge(subject, resource, refused).await,
         };
@@ -256,7 +256,7 @@ impl Asker<'_> {
             Ok(_) | Err(Refused { code: 409, .. }) => {}
             Err(refused) => match self.judge(subject, resource, refused).await {
                 Answer::Found(more) => findings.extend(more),
-                untold @ Answer::Untold(_) => return untold,
+                unanswered @ Answer::Unanswered(_) => return unanswered,
             },
         }
         Answer::Found(findings)
@@ -284,7 +284,7 @@ impl Asker<'_> {
     async fn ask_rights(&self, id: &ObjectId, resource: &Resource) -> Rights {
         let mut lacking = Vec::new();
         for verb in ["patch", "create"] {
-            match self.may(verb, id, resource).await {
+            match self.has_right(verb, id, resource).await {
                 Some(true) => {}
                 Some(false) => lacking.push(verb),
                 None => return Rights::Unknown,
@@ -306,7 +306,7 @@ impl Asker<'_> {
         }
     }
 
-    async fn may(&self, verb: &str, id: &ObjectId, resource: &Resource) -> Option<bool> {
+    async fn has_right(&self, verb: &str, id: &ObjectId, resource: &Resource) -> Option<bool> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": { "resourceAttributes": {
@@ -344,7 +344,7 @@ fn note_warnings(subject: &CheckedObject<'_>, warnings: &[String]) -> Answer {
 fn make_answer(judgement: Verdict) -> Answer {
     match judgement {
         Verdict::Findings(findings) => Answer::Found(findings),
-        Verdict::Untold(why) => Answer::Untold(why),
+        Verdict::Unanswered(why) => Answer::Unanswered(why),
     }
 }
 

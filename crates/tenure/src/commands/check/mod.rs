@@ -104,15 +104,15 @@ struct Outcome {
     objects: usize,
     findings: Vec<Finding>,
     /// Objects without an answer.
-    untold: Vec<String>,
+    unanswered: Vec<String>,
 }
 
 impl Check {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        self.look().await.map_err(Failure::never_negative)
+        self.check_files().await.map_err(Failure::never_negative)
     }
 
-    async fn look(&self) -> Result<ExitCode, Failure> {
+    async fn check_files(&self) -> Result<ExitCode, Failure> {
         let Some(folder) = self.folder.as_ref().filter(|_| !self.pre) else {
             return prerequisites::check(&self.connect, self.output).await;
         };
@@ -132,7 +132,7 @@ impl Check {
             Some(repository) => {
                 let plane = scratch_control_plane::ScratchControlPlane::build(repository).await?;
                 let outcome = self.look_in(&plane, &root, &inside).await;
-                plane.end().await;
+                plane.remove().await;
                 outcome?
             }
         };
@@ -168,14 +168,14 @@ impl Check {
             account: whom.account.to_string(),
             objects: 0,
             findings: Vec::new(),
-            untold: Vec::new(),
+            unanswered: Vec::new(),
         };
         match render::build_folder(&folder, self.budget()) {
             Ok(objects) => {
                 outcome.objects = objects.len();
-                let (findings, untold) = dry_run::check_objects(&objects, whom, &clients).await?;
+                let (findings, unanswered) = dry_run::check_objects(&objects, whom, &clients).await?;
                 outcome.findings = findings;
-                outcome.untold = untold;
+                outcome.unanswered = unanswered;
             }
             Err(Unrendered::Unreadable(failure)) => return Err(failure),
             Err(Unrendered::Refused(error)) => outcome.findings = list_rendering_problems(&error),
@@ -277,7 +277,7 @@ impl Check {
             count_of(count(Level::Warning), "warning"),
             count_of(count(Level::Note), "note"),
         ));
-        match outcome.untold.as_slice() {
+        match outcome.unanswered.as_slice() {
             [] => Ok(ExitCode::from(u8::from(is_refused(findings)))),
             [first, more @ ..] => Err(Failure::environment(format!(
                 "there was no answer about {}: {first}",

@@ -70,7 +70,7 @@ impl ScratchControlPlane {
         match thrown.fill(&objects).await {
             Ok(()) => Ok(thrown),
             Err(failure) => {
-                thrown.end().await;
+                thrown.remove().await;
                 Err(failure)
             }
         }
@@ -85,7 +85,7 @@ impl ScratchControlPlane {
     }
 
     /// Ends the control plane, and removes its files.
-    pub(super) async fn end(self) {
+    pub(super) async fn remove(self) {
         let Self {
             plane, folder, client, ..
         } = self;
@@ -105,7 +105,7 @@ impl ScratchControlPlane {
             Stage::Namespaces,
             Stage::Rest,
         ] {
-            let of_stage = objects.iter().filter(|object| Stage::of(object) == stage);
+            let of_stage = objects.iter().filter(|object| Stage::choose(object) == stage);
             let of_stage: Vec<&Value> = of_stage.collect();
             if !of_stage.is_empty() {
                 let served = resources::list_served(&self.client).await?;
@@ -257,7 +257,7 @@ enum Stage {
 }
 
 impl Stage {
-    fn of(object: &Value) -> Self {
+    fn choose(object: &Value) -> Self {
         let text = |path: &str| ObjectView::of(object).read_text(path);
         match (text("/apiVersion"), text("/kind")) {
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => Self::Kinds,
@@ -298,13 +298,15 @@ fn read_objects(repository: &Path) -> Result<Vec<Value>, Failure> {
         let mut object = resource.object;
         let kind = ObjectView::of(&object).read_text("/kind").to_owned();
         let name = ObjectView::of(&object).read_text("/metadata/name").to_owned();
-        let said = format!("platform: {}/{}", visible_line(&kind), visible_line(&name));
+        let subject = format!("platform: {}/{}", visible_line(&kind), visible_line(&name));
         if ASKING.contains(&kind.as_str()) {
-            output::print_note(format!("{said} is left out: no webhook is called"));
+            output::print_note(format!("{subject} is left out: no webhook is called"));
             continue;
         }
         if open_object(&mut object) {
-            output::print_note(format!("{said} is encrypted with SOPS: it exists without its content"));
+            output::print_note(format!(
+                "{subject} is encrypted with SOPS: it exists without its content"
+            ));
         }
         if kind == "CustomResourceDefinition"
             && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
@@ -313,7 +315,9 @@ fn read_objects(repository: &Path) -> Result<Vec<Value>, Failure> {
                 .is_some_and(|conversion| ObjectView::of(conversion).read_text("/strategy") == "Webhook")
         {
             spec.remove("conversion");
-            output::print_note(format!("{said}: its versions are not converted: no webhook is called"));
+            output::print_note(format!(
+                "{subject}: its versions are not converted: no webhook is called"
+            ));
         }
         objects.push(object);
     }
@@ -329,7 +333,7 @@ mod tests {
     #[test]
     fn policies_come_before_tenants_and_what_is_in_namespaces_comes_last() {
         let stage = |api: &str, kind: &str, metadata: Value| {
-            Stage::of(&json!({"apiVersion": api, "kind": kind, "metadata": metadata}))
+            Stage::choose(&json!({"apiVersion": api, "kind": kind, "metadata": metadata}))
         };
         let labelled = json!({"name": "a", "labels": {"capsule.clastix.io/tenant": "a"}});
         let stages = [

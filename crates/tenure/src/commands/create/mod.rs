@@ -166,7 +166,7 @@ async fn apply_new(common: &Common, mut new: NewObject, progress: &Progress) -> 
         ),
         None => (format!("{kind}/{name}"), format!("{}/{name}", new.resource.plural)),
     };
-    progress.begin(format!("applying {subject}"));
+    progress.print_action(format!("applying {subject}"));
     let path = write_path(&new.resource, namespace.as_deref(), name);
     let path = format!("{path}?fieldManager={FIELD_MANAGER}&fieldValidation=Strict");
     let answer = api_answers::apply_object(&client, &path, &new.object).await;

@@ -35,7 +35,7 @@ fn surface_is_ready(object: Option<&Value>) -> Option<String> {
 /// 1. An administrator's repository makes two tenants.
 pub(super) async fn platform(world: &World, account: &mut Transcript) {
     account.chapter("The platform: an administrator's repository makes two tenants");
-    account.say(
+    account.print_text(
         "The administrator gives one ServiceAccount of tenure-system the rights of an administrator, and a Surface there\n\
          the repository platform.git. From now on the platform is what that repository says.",
     );
@@ -196,7 +196,7 @@ pub(super) async fn drift(world: &World, account: &mut Transcript) {
 /// 5. Tenant evil tries to get out.
 pub(super) async fn escapes(world: &World, account: &mut Transcript) {
     account.chapter("Tenant evil tries to step outside");
-    account.say(
+    account.print_text(
         "A commit to platform.git onboards a third tenant, whose owner mallory may also write Flux's kinds and surfaces.\n\
          Every attempt comes with a control, the same thing inside evil's rights. The reason is what evil's owner reads.",
     );
@@ -377,7 +377,7 @@ pub(super) async fn report_pushes(world: &World, account: &Transcript) {
         let attempted = ObjectView::of(object).read_text("/status/lastAttemptedRevision");
         let now = format!("{attempted} {status} {reason} {message}");
         if status != "Unknown" && last.as_ref().is_some_and(|last| *last != now) {
-            account.say(&format!("beta.git {attempted}: {reason}: {message}"));
+            account.print_text(&format!("beta.git {attempted}: {reason}: {message}"));
         }
         if status != "Unknown" {
             last = Some(now);

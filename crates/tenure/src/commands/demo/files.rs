@@ -91,11 +91,11 @@ mod tests {
     /// A file in the folder that no list names would silently be missing in the demo.
     #[test]
     fn every_file_of_the_folder_is_in_a_list() {
-        fn below(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
+        fn list_files(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {
             for entry in std::fs::read_dir(folder).expect("folder") {
                 let path = entry.expect("entry").path();
                 if path.is_dir() {
-                    below(&path, found)
+                    list_files(&path, found)
                 } else {
                     found.push(path)
                 }
@@ -109,7 +109,7 @@ mod tests {
             ("evil", vec![EVIL]),
         ] {
             let mut found = Vec::new();
-            below(&demo.join(folder), &mut found);
+            list_files(&demo.join(folder), &mut found);
             let listed: Vec<_> = lists
                 .iter()
                 .flat_map(|list| list.iter())

@@ -107,17 +107,17 @@ impl Demo {
             ended = &mut ended => return ended.map(|()| make_interrupted_code()),
         };
         let code = tokio::select! {
-            code = self.tell(&world, folder) => code,
+            code = self.run_chapters(&world, folder) => code,
             ended = &mut ended => ended.map(|()| make_interrupted_code()),
         };
         world.plane.stop().await;
         code
     }
 
-    async fn tell(&self, world: &World, folder: &Path) -> Result<ExitCode, Failure> {
+    async fn run_chapters(&self, world: &World, folder: &Path) -> Result<ExitCode, Failure> {
         let started = Instant::now();
         let mut account = Transcript::default();
-        account.say(&format!(
+        account.print_text(&format!(
             "control plane  {}  ready in {}\nGit server     {}  (loopback is denied to sources; the administrator allowed this address)\nfolder         {}",
             world.plane.url(),
             format_seconds(world.plane.ready()),
@@ -158,14 +158,14 @@ impl Demo {
     async fn tell_of_access(&self, world: &access::World, folder: &Path) -> Result<ExitCode, Failure> {
         let started = Instant::now();
         let mut account = Transcript::default();
-        account.say(&format!(
+        account.print_text(&format!(
             "control plane  {}  ready in {}\nhost           {}  (in memory; it speaks as GitLab does, and a real git serves its projects)\nfolder         {}",
             world.plane.url(),
             format_seconds(world.plane.ready()),
             world.host(),
             folder.display(),
         ));
-        access::tell(world, &mut account).await;
+        access::run_story(world, &mut account).await;
         let code = conclude_demo(&account, started);
         if !self.once {
             invite_asker(&world.plane, &account)?;
@@ -204,7 +204,7 @@ fn invite_user(world: &World, account: &Transcript) -> Result<(), Failure> {
     let url = world.url("beta");
     output::print_line("");
     output::print_line(output::bold("Your turn"));
-    account.say(&format!(
+    account.print_text(&format!(
         "export KUBECONFIG={kubeconfig}\n\
          tenure get -A                                     what is there, and how it is\n\
          tenure events -n evil --warnings                  what evil was told\n\
@@ -224,7 +224,7 @@ fn invite_owner(plane: &ControlPlane, account: &Transcript) -> Result<(), Failur
     let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
     output::print_line("");
     output::print_line(output::bold("Your turn"));
-    account.say(&format!(
+    account.print_text(&format!(
         "export KUBECONFIG={kubeconfig}\n\
          kubectl --as alice create namespace alpha-more                      one more than alpha may have\n\
          kubectl --as alice -n alpha set env deployment/shop MODE=fast       Git manages it\n\
@@ -240,7 +240,7 @@ fn invite_asker(plane: &ControlPlane, account: &Transcript) -> Result<(), Failur
     let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
     output::print_line("");
     output::print_line(output::bold("Your turn"));
-    account.say(&format!(
+    account.print_text(&format!(
         "export KUBECONFIG={kubeconfig}\n\
          tenure access list                                                  what is asked, and how it was answered\n\
          tenure access why NAME                                              why a Secret is where it is, or isn't\n\

@@ -56,7 +56,7 @@ pub(super) fn judge_attempt(
 /// Owners and namespaces.
 pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Transcript) {
     account.chapter("An owner makes namespaces");
-    account.say("alice owns Tenant alpha. Outside its namespaces she may create namespaces, and nothing else.");
+    account.print_text("alice owns Tenant alpha. Outside its namespaces she may create namespaces, and nothing else.");
     account
         .step("alice makes a namespace, and it is alpha's", async {
             match make_namespace(alice, "alpha-dev", None).await {
@@ -132,17 +132,17 @@ pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Tr
         .step("alice makes ten namespaces at once: two are made", async {
             let names: Vec<String> = (0..AT_ONCE).map(|number| format!("alpha-{number}")).collect();
             let answers = join_all(names.iter().map(|name| make_namespace(alice, name, None))).await;
-            let (mut made, mut said) = (0, String::new());
+            let (mut made, mut denial) = (0, String::new());
             for answer in answers {
                 match answer {
                     Ok(answer) if answer.is_done() => made += 1,
-                    Ok(answer) if answer.is_denied_by("namespace-options") => said = answer.message,
+                    Ok(answer) if answer.is_denied_by("namespace-options") => denial = answer.message,
                     Ok(answer) => return StepResult::Missing(answer.describe()),
                     Err(error) => return StepResult::Missing(error),
                 }
             }
             match made {
-                2 => StepResult::Held(said),
+                2 => StepResult::Held(denial),
                 made => StepResult::Missing(format!("{made} were made")),
             }
         })
@@ -246,7 +246,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
 /// Fields of a Package that are a chart's values.
 pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut Transcript) {
     account.chapter("An administrator tunes a component");
-    account.say("dora may write Packages and PackageValues, and has no right to write as the platform's chart.");
+    account.print_text("dora may write Packages and PackageValues, and has no right to write as the platform's chart.");
     let packages = "/apis/cozystack.io/v1alpha1/packages";
     let package = format!("{packages}/cozystack.metallb?fieldManager=kubectl-edit");
     account
@@ -342,12 +342,13 @@ pub(super) async fn departure(world: &World, account: &mut Transcript) {
                 if let Err(error) = committed {
                     return StepResult::Missing(error.message);
                 }
-                let guarded =
-                    |object: Option<&Value>| is_refused(object).filter(|said| said.starts_with("DeletionGuarded"));
+                let guarded = |object: Option<&Value>| {
+                    is_refused(object).filter(|message| message.starts_with("DeletionGuarded"))
+                };
                 match wait_until(kustomizations(), "platform-platform", PATIENCE, guarded).await {
-                    Ok(said) => {
-                        confirmation = read_confirmation(&said);
-                        StepResult::Held(said)
+                    Ok(message) => {
+                        confirmation = read_confirmation(&message);
+                        StepResult::Held(message)
                     }
                     Err(seen) => StepResult::Missing(seen),
                 }

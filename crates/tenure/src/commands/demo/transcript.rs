@@ -39,7 +39,7 @@ impl Transcript {
     }
 
     /// Prints a text that is no step.
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn print_text(&self, text: &str) {
         for line in text.lines() {
             output::print_line(format!("   {line}"));
         }

@@ -21,9 +21,9 @@ pub(super) fn describe(subject: &str, columns: &[(String, Cell)], object: &Value
     let has_conditions = object.list_conditions().next().is_some();
     for (header, cell) in columns {
         // The full conditions follow.
-        let is_said = ["NAME", "NAMESPACE"].contains(&header.as_str())
+        let is_repeated = ["NAME", "NAMESPACE"].contains(&header.as_str())
             || (has_conditions && ["READY", "STATUS"].contains(&header.as_str()));
-        if cell.text.is_empty() || is_said {
+        if cell.text.is_empty() || is_repeated {
             continue;
         }
         let text = output::paint_tone(cell.tone, &cell.text);

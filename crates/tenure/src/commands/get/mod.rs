@@ -362,11 +362,14 @@ mod tests {
     fn a_kind_without_namespaces_is_refused_without_one() {
         let kind = |plural: &str, namespaced| (plural.to_owned(), namespaced);
         let (tenants, surfaces) = (kind("tenants", false), kind("surfaces", true));
-        let say = |forbidden: &[&(String, bool)]| describe_forbidden(forbidden, Some("team-a")).0;
-        assert_eq!(say(&[&tenants]), "you may not list tenants");
-        assert_eq!(say(&[&surfaces]), "you may not list surfaces in namespace team-a");
+        let describe_all = |forbidden: &[&(String, bool)]| describe_forbidden(forbidden, Some("team-a")).0;
+        assert_eq!(describe_all(&[&tenants]), "you may not list tenants");
         assert_eq!(
-            say(&[&tenants, &surfaces]),
+            describe_all(&[&surfaces]),
+            "you may not list surfaces in namespace team-a"
+        );
+        assert_eq!(
+            describe_all(&[&tenants, &surfaces]),
             "you may not list tenants, and not surfaces in namespace team-a"
         );
     }
@@ -374,12 +377,12 @@ mod tests {
     #[test]
     fn all_means_kinds_of_tenure_and_flux() {
         let mut served = vec![
-            Resource::named("apps", "deployments", "Deployment"),
-            Resource::named("helm.toolkit.fluxcd.io", "helmreleases", "HelmRelease"),
-            Resource::named("kustomize.toolkit.fluxcd.io", "kustomizations", "Kustomization"),
-            Resource::named("tenure.dev", "surfaces", "Surface"),
+            Resource::from_names("apps", "deployments", "Deployment"),
+            Resource::from_names("helm.toolkit.fluxcd.io", "helmreleases", "HelmRelease"),
+            Resource::from_names("kustomize.toolkit.fluxcd.io", "kustomizations", "Kustomization"),
+            Resource::from_names("tenure.dev", "surfaces", "Surface"),
         ];
-        let mut tenants = Resource::named("capsule.clastix.io", "tenants", "Tenant");
+        let mut tenants = Resource::from_names("capsule.clastix.io", "tenants", "Tenant");
         tenants.namespaced = false;
         served.push(tenants);
         let kinds: Vec<&str> = list_all_kinds(&served)

@@ -81,7 +81,7 @@ impl Tables<'_> {
 
     /// Chooses the columns and their widths for an answer.
     pub(super) fn lay_out(&self, resource: &Resource, answer: &Value) -> Layout {
-        let table = ObjectTable::of(answer, &self.select(resource, self.is_wide));
+        let table = ObjectTable::select_columns(answer, &self.select(resource, self.is_wide));
         let width = if self.is_wide { None } else { output::width() };
         let widths = TextTable::fit_widths(&table.headers, &table.rows(answer, self.now), width);
         Layout { table, widths }
@@ -98,7 +98,7 @@ impl Tables<'_> {
     }
 
     fn describe(&self, resource: &Resource, name: &str, answer: &Value) -> Vec<String> {
-        let table = ObjectTable::of(answer, &self.select(resource, true));
+        let table = ObjectTable::select_columns(answer, &self.select(resource, true));
         let mut lines = Vec::new();
         for (index, row) in table.rows(answer, self.now).into_iter().enumerate() {
             let object = answer.pointer(&format!("/rows/{index}/object")).unwrap_or(&Value::Null);
@@ -135,8 +135,8 @@ mod tests {
 
     #[test]
     fn objects_of_one_kind_are_one_table() {
-        let surfaces = Resource::named("tenure.dev", "surfaces", "Surface");
-        let sources = Resource::named("source.toolkit.fluxcd.io", "buckets", "Bucket");
+        let surfaces = Resource::from_names("tenure.dev", "surfaces", "Surface");
+        let sources = Resource::from_names("source.toolkit.fluxcd.io", "buckets", "Bucket");
         let found = [(&surfaces, "a"), (&sources, "b"), (&surfaces, "c")].map(|(resource, name)| Found {
             resource,
             name: None,

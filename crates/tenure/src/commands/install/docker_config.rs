@@ -106,10 +106,10 @@ async fn ask_helper(helper: &str, registry: &str) -> Result<Option<Value>, Failu
         .wait_with_output()
         .await
         .map_err(|error| failed(error.to_string()))?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         // The answer of all these programs for a registry without an entry.
-        if said.contains("credentials not found") {
+        if printed.contains("credentials not found") {
             return Ok(None);
         }
         return Err(failed(output.status.to_string()));

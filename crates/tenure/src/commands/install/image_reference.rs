@@ -189,7 +189,7 @@ impl Connect for AnyAddress {
 mod tests {
     use super::*;
 
-    fn tagged(registry: &str, path: &str, tag: &str) -> Choice {
+    fn make_tagged(registry: &str, path: &str, tag: &str) -> Choice {
         Choice::Tag(TaggedImage {
             written: format!("{registry}/{path}:{tag}"),
             registry: registry.to_owned(),
@@ -205,14 +205,14 @@ mod tests {
             (
                 "registry.example/team/tenure:1.0",
                 false,
-                tagged("registry.example", "team/tenure", "1.0"),
+                make_tagged("registry.example", "team/tenure", "1.0"),
             ),
             (
                 "127.0.0.1:5000/tenure:latest",
                 false,
-                tagged("127.0.0.1:5000", "tenure", "latest"),
+                make_tagged("127.0.0.1:5000", "tenure", "latest"),
             ),
-            ("localhost/tenure:1", false, tagged("localhost", "tenure", "1")),
+            ("localhost/tenure:1", false, make_tagged("localhost", "tenure", "1")),
             (digest.as_str(), false, Choice::Final(digest.clone())),
             ("tenure:1", true, Choice::Final("tenure:1".to_owned())),
         ] {
@@ -239,9 +239,9 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         let release = Some("ghcr.io/owner/tenure");
         let own = choose_image(None, false, release).expect("the image of the release");
-        assert_eq!(own, tagged("ghcr.io", "owner/tenure", version));
+        assert_eq!(own, make_tagged("ghcr.io", "owner/tenure", version));
         let other = choose_image(Some("registry.example/mine:1"), false, release).expect("the image of the flag");
-        assert_eq!(other, tagged("registry.example", "mine", "1"));
+        assert_eq!(other, make_tagged("registry.example", "mine", "1"));
         for development in [None, Some("")] {
             let failure = choose_image(None, false, development).expect_err("no image");
             assert!(failure.message.contains("development build"), "{}", failure.message);

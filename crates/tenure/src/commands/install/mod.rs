@@ -169,13 +169,13 @@ impl Install {
             return show_effects(installation::preview_objects(&installation, &objects).await?);
         }
         let progress = Progress::start();
-        progress.begin(format!("applying {} objects", objects.len()));
+        progress.print_action(format!("applying {} objects", objects.len()));
         let applied = Cell::new(0_usize);
-        let tell = |name| {
+        let print_applied = |name| {
             applied.set(applied.get() + 1);
             output::print_line(format!("applied {name}"));
         };
-        let applying = installation::apply_in_order(&installation, &objects, tell);
+        let applying = installation::apply_in_order(&installation, &objects, print_applied);
         match interruption::until_interrupted(applying).await? {
             Ended::Done(ended) => ended?,
             Ended::Interrupted => {
@@ -197,7 +197,7 @@ impl Install {
                 identity::use_for_installation(),
                 <[String; 2]>::default(),
             );
-            cluster.delete_left_over(|said| output::print_line(said)).await?;
+            cluster.delete_left_over(|line| output::print_line(line)).await?;
         }
         if self.without_deployment {
             output::print_note(
@@ -355,8 +355,8 @@ impl Install {
             arguments.push("--policies".to_owned());
         }
         if let Some(lanes) = self.lanes {
-            let is_said = |argument: &String| argument == "--lanes" || argument.starts_with("--lanes=");
-            if self.arguments.iter().any(is_said) {
+            let is_lanes_flag = |argument: &String| argument == "--lanes" || argument.starts_with("--lanes=");
+            if self.arguments.iter().any(is_lanes_flag) {
                 return Err(
                     Failure::usage("--lanes is set twice: before -- and after it").hint("set it once, before it")
                 );
@@ -372,8 +372,9 @@ impl Install {
             arguments.extend(self.arguments.iter().cloned());
             return Ok(arguments);
         };
-        let is_said = |argument: &String| argument == "--controllers" || argument.starts_with("--controllers=");
-        if self.arguments.iter().any(is_said) {
+        let is_controllers_flag =
+            |argument: &String| argument == "--controllers" || argument.starts_with("--controllers=");
+        if self.arguments.iter().any(is_controllers_flag) {
             return Err(Failure::usage("--controllers is set twice: before -- and after it")
                 .hint("set it once; the rights follow from it, and tenure install passes it to tenure run"));
         }

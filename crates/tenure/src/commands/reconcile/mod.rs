@@ -131,7 +131,7 @@ impl Reconcile {
 
     async fn reconcile(&self, object: &Reconciled, progress: &Progress) -> Result<(), Failure> {
         let subject = object.subject();
-        if object.is_standing() {
+        if object.reacts_to_events() {
             return Err(
                 Failure::usage(format!("nothing reconciles {} on request", object.resource_name()))
                     .hint("it reacts to events; tenure get shows whether it is Ready"),
@@ -146,7 +146,7 @@ impl Reconcile {
             return Err(Failure::negative(format!("{subject} is suspended"))
                 .hint(format!("tenure resume {}", object.write_arguments())));
         }
-        progress.begin(format!("annotating {subject}"));
+        progress.print_action(format!("annotating {subject}"));
         object.request().await?;
         if self.no_wait {
             output::print_line(format!("{subject} reconciliation requested"));
@@ -191,7 +191,7 @@ impl Resume {
 
     async fn resume(&self, object: &Reconciled, progress: &Progress) -> Result<(), Failure> {
         let resumed = format!("{} resumed", object.subject());
-        if object.is_standing() {
+        if object.reacts_to_events() {
             object.suspend(false).await?;
             progress.print_output(&resumed);
             return Ok(());

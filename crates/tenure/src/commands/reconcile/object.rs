@@ -6,7 +6,7 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{GENERATOR_SWITCH, REQUESTED_AT};
 
 use crate::failure::Failure;
-use crate::kind_lists::{RECONCILED, STANDING};
+use crate::kind_lists::{EVENT_DRIVEN, RECONCILED};
 use crate::progress::Waiting;
 use crate::readiness::{self, Outcome};
 use crate::resources::{self, Resource};
@@ -42,8 +42,8 @@ impl Reconciled {
     }
 
     /// Whether the object reacts to events, and is not reconciled on request.
-    pub(super) fn is_standing(&self) -> bool {
-        STANDING.contains(&(self.resource.group.as_str(), self.resource.kind.as_str()))
+    pub(super) fn reacts_to_events(&self) -> bool {
+        EVENT_DRIVEN.contains(&(self.resource.group.as_str(), self.resource.kind.as_str()))
     }
 
     pub(super) fn kind(&self) -> &str {
@@ -180,7 +180,7 @@ fn write_resumption(kind: &str, now: &str) -> Value {
 /// Refuses a kind without a reconciler.
 pub(super) fn check_kind(resource: &Resource) -> Result<(), Failure> {
     let kind = (resource.group.as_str(), resource.kind.as_str());
-    if RECONCILED.contains(&kind) || STANDING.contains(&kind) {
+    if RECONCILED.contains(&kind) || EVENT_DRIVEN.contains(&kind) {
         return Ok(());
     }
     Err(

@@ -6,7 +6,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{
-    PLATFORM, VERSION, clear, grant, name_of, object, path, request, send, set, state_of, store, until, wait_for_rights,
+    PLATFORM, VERSION, clear, grant, name_of, object, path, request, send, set, state_of, store, wait_for_rights,
+    wait_for_ruling,
 };
 
 /// The user who may do the same, and their body.
@@ -22,7 +23,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     let name = path("fluxaccessrequests", name_of(&asked));
     let order = |by: &str| json!({"metadata": {"annotations": {"tenure.dev/rotate": format!("by: {by}\nat: 2026-01-01T00:00:00Z\ncause: x\n")}}});
     let grants = path("fluxaccessgrants", "");
-    let standing = |by: &str, targets: Value| {
+    let standing_grant = |by: &str, targets: Value| {
         let spec = json!({"targets": targets, "roles": ["read_repository"], "namespaces": ["access-*"], "maxRotate": "90d", "approvedBy": by});
         object("FluxAccessStandingGrant", "s", spec)
     };
@@ -30,7 +31,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     let patch = |target: &str| (Method::PATCH, target.to_owned());
 
     // Another user's answer as stored, with an order on the request.
-    until(
+    wait_for_ruling(
         &cluster,
         "petra",
         (Method::POST, &grants),
@@ -114,9 +115,9 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "a standing grant wider than one's targets",
             "olga",
             post(&path("fluxaccessstandinggrants", "")),
-            standing("olga", json!(["work-42", "work-43"])),
+            standing_grant("olga", json!(["work-42", "work-43"])),
             "olga may not approve for what it names",
-            Some(("olga", standing("olga", json!(["work-42"])))),
+            Some(("olga", standing_grant("olga", json!(["work-42"])))),
         ),
         (
             "an answer changed",
@@ -240,9 +241,9 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     assert!(attacks.len() >= 15);
     for (what, user, (method, target), body, part, control) in &attacks {
         println!("{what}");
-        until(&cluster, user, (method.clone(), target), body, Some(part)).await;
+        wait_for_ruling(&cluster, user, (method.clone(), target), body, Some(part)).await;
         if let Some((user, body)) = control {
-            until(&cluster, user, (method.clone(), target), body, None).await;
+            wait_for_ruling(&cluster, user, (method.clone(), target), body, None).await;
         }
     }
     let freed = json!({"metadata": {"finalizers": null}});

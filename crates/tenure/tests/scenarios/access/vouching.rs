@@ -47,11 +47,11 @@ impl Showing {
     }
 
     /// Returns the exit code, and all output after the code.
-    fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
-        self.errors.read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
+    fn wait_for_end(mut self) -> (Option<i32>, String) {
+        let mut output = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        self.errors.read_to_string(&mut output).unwrap();
+        (self.child.wait().unwrap().code(), output)
     }
 }
 
@@ -92,11 +92,11 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     tenure_testkit::eventually(crate::world::PATIENCE, || async {
         let path = cluster.write_kubeconfig_as("vera", &[]);
         let output = tenure(&vouch).env("KUBECONFIG", &path).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if said.contains("spec.deviceFlow") && output.status.code() == Some(3) {
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        if stderr.contains("spec.deviceFlow") && output.status.code() == Some(3) {
             Ok(())
         } else {
-            Err(said)
+            Err(stderr)
         }
     })
     .await
@@ -118,7 +118,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
         assert!(one.before.contains(shown), "{shown}: {}", one.before);
     }
     assert!(forge.enter_code(&one.code, developer, true) && forge.enter_code(&other.code, maintainer, false));
-    let ((first, of_developer), (second, of_denial)) = (one.end(), other.end());
+    let ((first, of_developer), (second, of_denial)) = (one.wait_for_end(), other.wait_for_end());
     assert_eq!((first, second), (Some(1), Some(1)), "{of_developer}{of_denial}");
     assert!(
         of_developer.contains(&format!(
@@ -138,7 +138,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     cluster.admin.delete(&replaced).await;
     store(&cluster, request(project, "olga")).await;
     assert!(forge.enter_code(&kept.code, maintainer, true) && forge.enter_code(&stale.code, maintainer, true));
-    let ((first, answered), (second, refused)) = (kept.end(), stale.end());
+    let ((first, answered), (second, refused)) = (kept.wait_for_end(), stale.wait_for_end());
     assert_eq!((first, second), (Some(0), Some(1)), "{answered}{refused}");
     assert!(
         answered.contains(&format!("approved by gitlab:{maintainer}")),
@@ -156,7 +156,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     // A user without the right to vouch can't write a vouched grant, even with the right to approve.
     let forged = super::grant(&asked, "olga", &[("approvedBy", json!(format!("gitlab:{maintainer}")))]);
     let grants = super::path("fluxaccessgrants", "");
-    super::until(
+    super::wait_for_ruling(
         &cluster,
         "olga",
         (http::Method::POST, &grants),

@@ -131,13 +131,13 @@ impl World {
 const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata:\n  title: a private shop\n";
 
 /// Runs the story.
-pub(super) async fn tell(world: &World, account: &mut Transcript) {
+pub(super) async fn run_story(world: &World, account: &mut Transcript) {
     story::wish(world, account).await;
     story::host(world, account).await;
     let request = story::question(world, account).await;
     story::answer(world, request.as_ref(), account).await;
     story::leak(world, request.as_ref(), account).await;
-    story::end(world, request.as_ref(), account).await;
+    story::revoke(world, request.as_ref(), account).await;
 }
 
 /// Returns Tenant alpha, and its Surface, whose source is the project.

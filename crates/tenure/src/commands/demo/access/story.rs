@@ -71,7 +71,7 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
             match until_any(requests, PATIENCE, waits).await {
                 Ok(request) => {
                     let spec = &request.spec;
-                    let said = format!(
+                    let summary = format!(
                         "{} asks to {} {} {} in {}",
                         spec.requested_by,
                         spec.role,
@@ -80,7 +80,7 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
                         spec.namespaces.join(", ")
                     );
                     found = Some(request);
-                    StepResult::Held(said)
+                    StepResult::Held(summary)
                 }
                 Err(seen) => StepResult::Missing(seen),
             }
@@ -90,8 +90,8 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
         .step("its owner reads of that in the project itself", async {
             let Some(request) = &found else { return nothing_asked() };
             let shown = |object: Option<&Value>| {
-                let said = find_condition(object?, ANNOUNCED).filter(|(status, ..)| *status == "True");
-                said.map(|_| ())
+                let announced = find_condition(object?, ANNOUNCED).filter(|(status, ..)| *status == "True");
+                announced.map(|_| ())
             };
             if let Err(seen) = wait_until(requests(world), name(request), PATIENCE, shown).await {
                 return StepResult::Missing(seen);
@@ -128,7 +128,7 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
 /// The project's owner answers.
 pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("The project's owner answers, once");
-    account.say(&format!(
+    account.print_text(&format!(
         "alice may approve {}; mallory may write grants, too, as far as RBAC goes.",
         world.target()
     ));
@@ -176,7 +176,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
 /// The credential leaks.
 pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("A laptop is stolen");
-    account.say("Two replacements are ten minutes apart: the demo makes the record an hour older.");
+    account.print_text("Two replacements are ten minutes apart: the demo makes the record an hour older.");
     account
         .step(
             "alice orders a new one: it is in use, and the old one is dead at the host",
@@ -227,7 +227,7 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
 }
 
 /// The owner revokes the credential.
-pub(super) async fn end(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
+pub(super) async fn revoke(world: &World, request: Option<&FluxAccessRequest>, account: &mut Transcript) {
     account.chapter("The owner takes it back");
     account
         .step(
@@ -274,8 +274,8 @@ fn nothing_asked() -> StepResult {
 
 fn see(seen: Result<String, String>) -> StepResult {
     match seen {
-        Ok(said) => StepResult::Held(said),
-        Err(said) => StepResult::Missing(said),
+        Ok(message) => StepResult::Held(message),
+        Err(problem) => StepResult::Missing(problem),
     }
 }
 
@@ -306,7 +306,7 @@ fn describe_grant(world: &World, request: &FluxAccessRequest, by: &str) -> Value
 
 /// Makes the recorded times of the credentials an hour older, and retries after a concurrent write. Returns the generation.
 async fn make_older(world: &World, path: &str) -> Result<u64, String> {
-    let mut said = String::new();
+    let mut last_answer = String::new();
     for _ in 0..10 {
         let answer = try_to_make_older(world, path).await?;
         if answer.is_done() {
@@ -316,12 +316,12 @@ async fn make_older(world: &World, path: &str) -> Result<u64, String> {
                 .and_then(|generation| u64::try_from(generation).ok())
                 .ok_or_else(|| "there is no ledger".to_owned());
         }
-        said = answer.describe();
+        last_answer = answer.describe();
         if answer.code != 409 {
             break;
         }
     }
-    Err(said)
+    Err(last_answer)
 }
 
 async fn try_to_make_older(world: &World, path: &str) -> Result<Answer, String> {

@@ -113,7 +113,7 @@ pub(super) struct Ready {
 
 impl Ready {
     /// Starts: waits for a lane, and hits each of its processes.
-    pub(super) async fn begin(&self, stage: &Stage) -> anyhow::Result<Striking<'_>> {
+    pub(super) async fn start_strikes(&self, stage: &Stage) -> anyhow::Result<Striking<'_>> {
         let hub = stage.process_id();
         if !self.fault.strikes_tasks() {
             let began = Instant::now();
@@ -132,7 +132,7 @@ impl Ready {
             Arc::clone(&over),
         );
         Ok(Striking {
-            load: self.load.begin(stage).await,
+            load: self.load.start_load(stage).await,
             task: tokio::spawn(striking),
             count,
             over,
@@ -149,11 +149,11 @@ pub(super) struct Striking<'a> {
 }
 
 impl Striking<'_> {
-    /// Ends it; returns how often the lane was hit.
-    pub(super) async fn end(self, stage: &Stage) -> usize {
+    /// Ends the strikes. Returns how often the lane was hit.
+    pub(super) async fn end_strikes(self, stage: &Stage) -> usize {
         self.over.store(true, Ordering::Relaxed);
         let _ended = self.task.await;
-        self.load.end(stage).await;
+        self.load.end_load(stage).await;
         self.count.load(Ordering::Relaxed)
     }
 }
@@ -190,7 +190,7 @@ async fn ask_for_all(hostile: &Target) {
     };
     for number in 0..KUSTOMIZATIONS {
         let path = kustomization_path(HOSTILE, &format!("app-{number}"));
-        let _told_by_the_figures = request_reconcile(&connection, &path).await;
+        let _visible_in_metrics = request_reconcile(&connection, &path).await;
     }
     tokio::time::sleep(Duration::from_millis(250)).await;
 }
