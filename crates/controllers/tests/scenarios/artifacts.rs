@@ -68,7 +68,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
         .ready(ARTIFACT_GENERATOR, ("artifacts", "gen"), "True", "Succeeded")
         .await;
     assert_eq!(message, "reconciliation succeeded, generated 2 artifact(s)");
-    let told = stage.get(ARTIFACT_GENERATOR, ("artifacts", "gen")).await.unwrap();
+    let live_generator = stage.get(ARTIFACT_GENERATOR, ("artifacts", "gen")).await.unwrap();
     let made = stage.get(EXTERNAL_ARTIFACT, ("artifacts", "all")).await.unwrap();
     let artifact = &made["status"]["artifact"];
     let digest = artifact["digest"].as_str().unwrap();
@@ -80,12 +80,12 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
             .starts_with("main@sha1:")
     );
     assert_eq!(made["metadata"]["labels"]["team"], "green");
-    let inventory = told["status"]["inventory"].as_array().unwrap();
+    let inventory = live_generator["status"]["inventory"].as_array().unwrap();
     assert!(
         inventory
             .iter()
             .any(|made| made["name"] == "all" && made["digest"] == digest),
-        "{told:#}"
+        "{live_generator:#}"
     );
     let api = stage.get(EXTERNAL_ARTIFACT, ("artifacts", "api")).await.unwrap();
     assert!(
@@ -252,7 +252,7 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
     let named = format!("{namespace}/named=http://{address}/artifacts/");
     let other = format!("{namespace}/wrong=http://{address}/artifacts/");
     let stage = Stage::set_taking(namespace, &[format!("http://{address}")], &[named, other]).await;
-    let told = |digest: &str, path: &str| {
+    let make_status = |digest: &str, path: &str| {
         json!({ "status": {
             "artifact": {
                 "digest": digest, "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "x", "revision": format!("v1@{digest}"),
@@ -278,7 +278,7 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
         stage.admin.apply(object).await.unwrap();
         stage
             .admin
-            .patch_status(EXTERNAL_ARTIFACT, (namespace, name), told(digest, path))
+            .patch_status(EXTERNAL_ARTIFACT, (namespace, name), make_status(digest, path))
             .await
             .unwrap();
         stage.kustomization(namespace, name, name, uses(name, "./")).await;
@@ -295,9 +295,9 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
     }
     // Only its maker writes its status.
     let made = stage.get(EXTERNAL_ARTIFACT, (namespace, "named")).await.unwrap();
-    assert_eq!(made["status"], told(&digest, "/artifacts/x.tar.gz")["status"]);
+    assert_eq!(made["status"], make_status(&digest, "/artifacts/x.tar.gz")["status"]);
     // A forbidden address changes nothing, and the fetched artifact stays applied.
-    let elsewhere = told(&digest, "/other/x.tar.gz");
+    let elsewhere = make_status(&digest, "/other/x.tar.gz");
     stage
         .admin
         .patch_status(EXTERNAL_ARTIFACT, (namespace, "wrong"), elsewhere)
@@ -313,7 +313,7 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
         .patch_status(
             EXTERNAL_ARTIFACT,
             (namespace, "wrong"),
-            told(&digest, "/artifacts/y.tar.gz"),
+            make_status(&digest, "/artifacts/y.tar.gz"),
         )
         .await
         .unwrap();

@@ -45,10 +45,10 @@ async fn a_bucket_is_applied_and_followed() {
     stage
         .ready(KUSTOMIZATION, ("buckets", "app"), "True", "ReconciliationSucceeded")
         .await;
-    let told = stage.get(BUCKET, ("buckets", "app")).await.unwrap();
-    let revision = told["status"]["artifact"]["revision"].as_str().unwrap();
-    assert!(revision.starts_with("sha256:"), "{told:#}");
-    let stored = condition(&told, "ArtifactInStorage").unwrap();
+    let bucket = stage.get(BUCKET, ("buckets", "app")).await.unwrap();
+    let revision = bucket["status"]["artifact"]["revision"].as_str().unwrap();
+    assert!(revision.starts_with("sha256:"), "{bucket:#}");
+    let stored = condition(&bucket, "ArtifactInStorage").unwrap();
     assert_eq!(stored["message"], format!("stored artifact: revision '{revision}'"));
     let applied = stage.get(KUSTOMIZATION, ("buckets", "app")).await.unwrap();
     assert_eq!(applied["status"]["lastAppliedRevision"], revision);

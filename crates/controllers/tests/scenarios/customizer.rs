@@ -73,14 +73,14 @@ async fn a_partial_package_keeps_what_others_have_set_and_stays_when_it_leaves_t
     surface_ready(&stage, ("tenure-system", "customizer")).await;
     let own = stage.get(PACKAGE, ("", "cozystack.customizer-own")).await;
     assert!(own.is_some());
-    let told = eventually(SOON, || async {
+    let reported = eventually(SOON, || async {
         let events = stage.admin.list(("v1", "Event"), "tenure-system").await.unwrap();
-        let is_told = |event: &Value| {
+        let is_prune_skipped = |event: &Value| {
             let message = event["message"].as_str().unwrap_or_default();
             event["reason"] == "PruneSkipped" && message.contains("Package/cozystack.customizer-own")
         };
-        events.iter().any(is_told).then_some(()).ok_or("not told")
+        events.iter().any(is_prune_skipped).then_some(()).ok_or("not reported")
     });
-    told.await.unwrap();
+    reported.await.unwrap();
     stage.end().await;
 }

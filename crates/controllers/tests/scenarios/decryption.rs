@@ -58,11 +58,11 @@ async fn is_nowhere(stage: &Stage, namespace: &str) {
 }
 
 async fn until_ready(stage: &Stage, namespace: &str, status: &str, words: &str) {
-    let is_told = |object: Option<&Value>| {
+    let is_reported = |object: Option<&Value>| {
         let ready = object.and_then(|object| condition(object, "Ready"));
         ready.is_some_and(|ready| ready["status"] == status && ready["message"].as_str().unwrap().contains(words))
     };
-    stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+    stage.until(KUSTOMIZATION, (namespace, "app"), is_reported).await;
     is_nowhere(stage, namespace).await;
 }
 

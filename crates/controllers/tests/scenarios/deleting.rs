@@ -70,11 +70,14 @@ async fn a_namespace_that_is_deleted_does_not_hang_and_what_stays_is_told_to_the
     let kept = stage.get(CONFIG_MAP, ("deleting-b-other", "a")).await;
     assert!(kept.is_some());
     let events = stage.admin.list(EVENT, "tenure-system").await.unwrap();
-    let told = |event: &&Value| {
+    let is_about_leftover = |event: &&Value| {
         let message = event["message"].as_str().unwrap_or_default();
         message.contains("Kustomization/deleting-b/app") && message.contains("ConfigMap/deleting-b-other/a")
     };
-    let told = events.iter().find(told).unwrap_or_else(|| panic!("{events:#?}"));
-    assert_eq!(told["related"]["name"], "app", "{told:#}");
+    let event = events
+        .iter()
+        .find(is_about_leftover)
+        .unwrap_or_else(|| panic!("{events:#?}"));
+    assert_eq!(event["related"]["name"], "app", "{event:#}");
     stage.end().await;
 }

@@ -76,21 +76,21 @@ pub(crate) async fn key(stage: &Stage, namespace: &str, but: &[&str]) -> (String
             key["fingerprint"].as_str()?.to_owned(),
         ))
     };
-    let is_told = |surface: Option<&Value>| {
+    let is_replaced = |surface: Option<&Value>| {
         let key = surface.and_then(find);
         key.is_some_and(|(_, fingerprint)| !but.contains(&fingerprint.as_str()))
     };
-    let surface = stage.until(SURFACE, (namespace, "shop"), is_told).await;
+    let surface = stage.until(SURFACE, (namespace, "shop"), is_replaced).await;
     find(&surface.unwrap()).unwrap()
 }
 
 /// Waits until Ready is False and its message has these words.
 pub(crate) async fn says(stage: &Stage, namespace: &str, words: &str) -> Value {
-    let is_said = |surface: Option<&Value>| {
+    let is_reported = |surface: Option<&Value>| {
         let ready = surface.and_then(|surface| crate::stage::condition(surface, "Ready"));
         ready.is_some_and(|ready| ready["status"] == "False" && ready["message"].as_str().unwrap().contains(words))
     };
-    let surface = stage.until(SURFACE, (namespace, "shop"), is_said).await.unwrap();
+    let surface = stage.until(SURFACE, (namespace, "shop"), is_reported).await.unwrap();
     crate::stage::condition(&surface, "Ready").unwrap().clone()
 }
 

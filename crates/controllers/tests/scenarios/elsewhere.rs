@@ -235,13 +235,13 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
             .apply(secret(namespace, &write_kubeconfig(&cluster, &user)))
             .await
             .unwrap();
-        let is_told = |object: Option<&Value>| {
+        let is_reported = |object: Option<&Value>| {
             let ready = object.and_then(|object| condition(object, "Ready"));
             ready.is_some_and(|ready| {
                 ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected)
             })
         };
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        stage.until(KUSTOMIZATION, (namespace, "app"), is_reported).await;
         is_nowhere(&stage, namespace, &["canary-of"]).await;
     }
     assert!(!touched.exists(), "a program was run");
@@ -307,7 +307,7 @@ async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
         stage.admin.apply(secret(namespace, &kubeconfig)).await.unwrap();
         let ask = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": number.to_string() } } });
         stage.admin.patch(KUSTOMIZATION, (namespace, "app"), ask).await.unwrap();
-        let told = stage
+        let kustomization = stage
             .until(KUSTOMIZATION, (namespace, "app"), |object| {
                 let ready = object.and_then(|object| condition(object, "Ready"));
                 ready.is_some_and(|ready| {
@@ -316,7 +316,7 @@ async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
             })
             .await
             .unwrap();
-        let message = condition(&told, "Ready").unwrap()["message"]
+        let message = condition(&kustomization, "Ready").unwrap()["message"]
             .as_str()
             .unwrap()
             .to_owned();

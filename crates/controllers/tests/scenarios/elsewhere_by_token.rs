@@ -112,13 +112,13 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     ];
     for (data, expected) in attacks {
         stage.admin.apply(config(namespace, &data)).await.unwrap();
-        let is_told = |object: Option<&Value>| {
+        let is_reported = |object: Option<&Value>| {
             let ready = object.and_then(|object| condition(object, "Ready"));
             ready.is_some_and(|ready| {
                 ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected)
             })
         };
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        stage.until(KUSTOMIZATION, (namespace, "app"), is_reported).await;
         assert_eq!(front.take_shown(), [""; 0], "{expected}: a token went out");
     }
 

@@ -6,7 +6,7 @@ use tenure_testkit::{SOON, eventually};
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map};
 
 /// Waits for an event with this text.
-async fn told(stage: &Stage, namespace: &str, reason: &str, words: &str) {
+async fn wait_for_event(stage: &Stage, namespace: &str, reason: &str, words: &str) {
     let looked = eventually(SOON, || async {
         let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
         let says =
@@ -99,7 +99,7 @@ async fn a_newer_revision_ends_the_wait_for_health_of_an_older_one() {
     let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
     stage.applied(target, &second).await;
     let words = "Health checks canceled due to new reconciliation triggered by GitRepository/expressions-b/app";
-    told(&stage, "expressions-b", "HealthCheckCanceled", words).await;
+    wait_for_event(&stage, "expressions-b", "HealthCheckCanceled", words).await;
     stage.end().await;
 }
 

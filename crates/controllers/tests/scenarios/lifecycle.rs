@@ -114,7 +114,7 @@ async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
     let namespace = "lifecycle-h";
     let stage = Stage::set(namespace).await;
     let prefix = "kustomize.toolkit.fluxcd.io";
-    let said = [
+    let policies = [
         ("once", Some(("ssa", "IfNotPresent"))),
         ("kept", Some(("prune", "disabled"))),
         ("plain", None),
@@ -129,8 +129,8 @@ async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
         stage.admin.apply(object).await.unwrap();
     }
     let write = |value: &str| {
-        let known = said.iter().map(|(name, said)| {
-            let annotations = said.map(|(key, value)| format!("  annotations:\n    {prefix}/{key}: {value}\n"));
+        let known = policies.iter().map(|(name, policy)| {
+            let annotations = policy.map(|(key, value)| format!("  annotations:\n    {prefix}/{key}: {value}\n"));
             let metadata = format!("metadata:\n  name: {name}\n{}", annotations.unwrap_or_default());
             format!("apiVersion: v1\nkind: ConfigMap\n{metadata}data:\n  value: \"{value}\"\n")
         });

@@ -123,21 +123,21 @@ async fn what_two_want_stays_with_the_first() {
         .ready(KUSTOMIZATION, ("owners-b", "second"), "False", "OwnedByAnother")
         .await;
     assert!(message.contains("Kustomization owners-b/first"), "{message}");
-    let told = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+    let reported = tenure_testkit::eventually(tenure_testkit::SOON, || async {
         let events = stage.admin.list(EVENT, "owners-b").await.unwrap();
-        let is_told = |event: &Value| {
+        let is_rival_reported = |event: &Value| {
             event["involvedObject"]["name"] == "first"
                 && event["message"]
                     .as_str()
                     .is_some_and(|message| message.contains("owners-b/second"))
         };
-        if events.iter().any(is_told) {
+        if events.iter().any(is_rival_reported) {
             Ok(())
         } else {
             Err(events)
         }
     });
-    told.await.unwrap();
+    reported.await.unwrap();
 
     // Those of other namespaces do not.
     let spec = json!({ "targetNamespace": "owners-b" });

@@ -163,12 +163,12 @@ async fn policies_hold_with_what_is_written_for_them() {
     // Edits of applied objects are refused while the Surface says so, and allowed again while the Surface is suspended.
     let edited =
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "policed" }, "data": { "git": "no" } });
-    let said = |suspend: bool| json!({ "metadata": { "annotations": { "tenure.dev/hand-edits": "refuse" } }, "spec": { "suspend": suspend } });
+    let suspend_patch = |suspend: bool| json!({ "metadata": { "annotations": { "tenure.dev/hand-edits": "refuse" } }, "spec": { "suspend": suspend } });
     let target = "/api/v1/namespaces/policed-blue/configmaps/policed";
     until_edited(&stage, owner, target, &edited, None).await;
     stage
         .admin
-        .patch(SURFACE, ("policed-blue", "app"), said(false))
+        .patch(SURFACE, ("policed-blue", "app"), suspend_patch(false))
         .await
         .unwrap();
     until_edited(
@@ -181,7 +181,7 @@ async fn policies_hold_with_what_is_written_for_them() {
     .await;
     stage
         .admin
-        .patch(SURFACE, ("policed-blue", "app"), said(true))
+        .patch(SURFACE, ("policed-blue", "app"), suspend_patch(true))
         .await
         .unwrap();
     until_edited(&stage, owner, target, &edited, None).await;
@@ -299,20 +299,20 @@ async fn put_back(stage: &Stage) {
     };
     stage.until(POLICY, ("", "tenure-namespaces"), has_none).await;
     read_until_ready(stage, &content).await;
-    let told = eventually(SOON, || async {
+    let restored = eventually(SOON, || async {
         let events = stage.admin.list(("v1", "Event"), "default").await.unwrap();
-        let told: Vec<String> = events
+        let messages: Vec<String> = events
             .iter()
             .filter(|event| event["reason"] == "PolicyPutBack")
             .map(|event| event["message"].as_str().unwrap_or_default().to_owned())
             .collect();
-        let has = |part: &str| told.iter().any(|message| message.contains(part));
+        let has = |part: &str| messages.iter().any(|message| message.contains(part));
         let all = has("Binding tenure-cordoned was missing")
             && has("Binding tenure-namespaces was changed (spec.validationActions)")
             && has("Policy tenure-namespaces was changed (spec.matchConstraints)");
-        if all { Ok(()) } else { Err(told) }
+        if all { Ok(()) } else { Err(messages) }
     });
-    told.await.unwrap();
+    restored.await.unwrap();
     // Policies of another version are removed if this version has rights on them. Others with a similar name stay.
     let made = |name: &str, manager: &str| {
         json!({

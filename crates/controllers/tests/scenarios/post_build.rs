@@ -295,11 +295,11 @@ async fn a_value_of_a_secret_is_in_no_status_and_no_event() {
     let spec = json!({ "postBuild": { "substituteFrom": [{ "kind": "Secret", "name": "vars" }] } });
     stage.kustomization(namespace, "app", "app", spec).await;
     let failed = async |reason: &str, part: &str| {
-        let is_told = |object: Option<&Value>| {
+        let is_reported = |object: Option<&Value>| {
             let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
             ready.is_some_and(|ready| ready["reason"] == reason && ready["message"].to_string().contains(part))
         };
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        stage.until(KUSTOMIZATION, (namespace, "app"), is_reported).await;
         is_nowhere(&stage, namespace).await;
     };
     failed("ReconciliationFailed", "metadata.labels: is not valid").await;

@@ -192,12 +192,12 @@ async fn nothing_goes_that_does_not_come_back() {
                     "{kind}\n{story}"
                 );
             }
-            let told = eventually(SOON, || async {
+            let reported = eventually(SOON, || async {
                 let events = read_events(&stage, namespace).await;
-                let is_told = |kind: &&str| events.contains(&format!("{kind}/{namespace}/x recreated"));
-                changed.iter().all(is_told).then_some(()).ok_or(events)
+                let is_reported = |kind: &&str| events.contains(&format!("{kind}/{namespace}/x recreated"));
+                changed.iter().all(is_reported).then_some(()).ok_or(events)
             });
-            assert!(told.await.is_ok(), "no event tells of {changed:?}\n{story}");
+            assert!(reported.await.is_ok(), "no event tells of {changed:?}\n{story}");
         } else {
             refused += 1;
             assert!(

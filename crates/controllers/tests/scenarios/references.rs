@@ -97,7 +97,7 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
     stage
         .repository("mauve-dev", "own", &[("a.yaml", &config_map("a", "0"))])
         .await;
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     for name in ["first", "none"] {
         let depends = json!({ "dependsOn": [{ "name": name, "namespace": "green-base", "readyExpr": "dep.spec.prune == true" }] });
         stage
@@ -109,9 +109,9 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
             .await
             .unwrap();
         assert!(condition(&object, "Stalled").is_some(), "{object}");
-        told.push(message.replace(name, "NAME"));
+        messages.push(message.replace(name, "NAME"));
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(messages[0], messages[1]);
     // A granted target, for the namespace with the grant.
     let repository = stage
         .repository(shared, "shared", &[("a.yaml", &config_map("granted", "1"))])

@@ -104,7 +104,7 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
     .map(|(kind, times)| (kind.to_owned(), times))
     .collect();
     assert_eq!(of_the_kustomization(stage.faults.count_kinds()), expected);
-    let told = async || {
+    let read_messages = async || {
         let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
         let about = events
             .into_iter()
@@ -114,7 +114,7 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
             .collect::<Vec<_>>()
     };
     // The following attempt has ended, so the events of the previous one are written.
-    let events = told().await;
+    let events = read_messages().await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert!(events[0].starts_with("Reconciliation finished in "), "{events:?}");
     assert!(events[0].contains("Deployment/requests-a/app created"), "{events:?}");
@@ -123,6 +123,6 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
     expected.clear();
     expected.insert("PATCH kustomizations/status".to_owned(), 1);
     assert_eq!(of_the_kustomization(stage.faults.count_kinds()), expected);
-    assert_eq!(told().await.len(), 1);
+    assert_eq!(read_messages().await.len(), 1);
     stage.end().await;
 }

@@ -288,9 +288,9 @@ async fn who_else_is_the_account_is_said() {
     tenant(&stage, "others-blue").await;
     let says = |value: &'static str, words: Vec<&'static str>| {
         move |tenant: Option<&Value>| {
-            let said = tenant.and_then(|tenant| condition(tenant, "AccountExclusive"));
-            let message = said.and_then(|said| said["message"].as_str());
-            said.is_some_and(|said| said["status"] == value)
+            let condition = tenant.and_then(|tenant| condition(tenant, "AccountExclusive"));
+            let message = condition.and_then(|condition| condition["message"].as_str());
+            condition.is_some_and(|condition| condition["status"] == value)
                 && message.is_some_and(|message| words.iter().all(|words| message.contains(words)))
         }
     };
@@ -338,7 +338,7 @@ async fn a_surface_that_may_not_is_told_which_right_is_missing() {
     tenant(&stage, "remedy-blue").await;
     let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: own}\nspec: {hard: {pods: \"5\"}}\n";
     let _repository = surface(&stage, "remedy-blue", "app", &[("a.yaml", quota)], json!({})).await;
-    let is_told = |surface: Option<&Value>| {
+    let is_right_named = |surface: Option<&Value>| {
         let ready = surface.and_then(|surface| condition(surface, "Ready"));
         let message = ready.and_then(|ready| ready["message"].as_str());
         ready.is_some_and(|ready| ready["status"] == "False")
@@ -347,7 +347,7 @@ async fn a_surface_that_may_not_is_told_which_right_is_missing() {
                     && message.contains("resourcequotas, by a Role and a RoleBinding in namespace remedy-blue")
             })
     };
-    stage.until(SURFACE, ("remedy-blue", "app"), is_told).await;
+    stage.until(SURFACE, ("remedy-blue", "app"), is_right_named).await;
     let group = "rbac.authorization.k8s.io";
     let account = json!({ "kind": "ServiceAccount", "namespace": "remedy-blue", "name": "remedy-blue-gitops" });
     for object in [

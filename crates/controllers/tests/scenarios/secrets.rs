@@ -27,11 +27,11 @@ async fn a_refused_secret_is_named_by_field_and_never_by_value() {
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let failed = async |field: &str| {
-        let is_told = |object: Option<&serde_json::Value>| {
+        let is_reported = |object: Option<&serde_json::Value>| {
             let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
             ready.is_some_and(|ready| ready["status"] == "False" && ready["message"].to_string().contains(field))
         };
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        stage.until(KUSTOMIZATION, (namespace, "app"), is_reported).await;
         is_nowhere(&stage, namespace).await;
     };
     failed("data.port must be a string and is a number").await;

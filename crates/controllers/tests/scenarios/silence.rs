@@ -134,14 +134,14 @@ async fn what_controllers_say_is_heard_wherever_they_run() {
         "/events silence/",
         ".tar.gz",
     ];
-    let heard = eventually(SOON, || async {
-        let told = stage.listen(&stage.figures().await).await.err().unwrap_or_default();
-        match places.iter().find(|place| !told.contains(**place)) {
+    let searched = eventually(SOON, || async {
+        let finding = stage.listen(&stage.figures().await).await.err().unwrap_or_default();
+        match places.iter().find(|place| !finding.contains(**place)) {
             None => Ok(()),
-            Some(place) => Err(format!("it is not heard in {place}: {told}")),
+            Some(place) => Err(format!("it is not found in {place}: {finding}")),
         }
     });
-    heard.await.unwrap();
+    searched.await.unwrap();
 
     // Found words stay: this stage ends without the search.
     stage.canary = None;

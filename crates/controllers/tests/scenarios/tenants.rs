@@ -22,12 +22,12 @@ pub(crate) async fn adopt(stage: &Stage, tenant: &str, namespace: &str) {
     eventually(SOON, async || {
         let held: Tenant = serde_json::from_value(stage.get(TENANT, ("", tenant)).await.unwrap()).unwrap();
         let facts = TenantFacts::from(&held);
-        let realm = TenancyFacts {
+        let tenancy = TenancyFacts {
             tenants: vec![facts.clone()],
             ..TenancyFacts::default()
         };
         let object = stage.get(NAMESPACE, ("", namespace)).await.unwrap();
-        let adoption = adoption::plan_adoption(&realm, &facts, &object).unwrap();
+        let adoption = adoption::plan_adoption(&tenancy, &facts, &object).unwrap();
         if let Some(patch) = adoption.patch {
             stage.admin.patch(NAMESPACE, ("", namespace), patch).await?;
         }

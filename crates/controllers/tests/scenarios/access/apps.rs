@@ -82,11 +82,11 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
         .await;
     assert!(bed.clones(&first).await);
     // Each token is for the one project, and only for reading.
-    let heard = bed.forge.requests();
-    let orders: Vec<&str> = heard
+    let requests = bed.forge.requests();
+    let orders: Vec<&str> = requests
         .iter()
-        .filter(|heard| heard.target.ends_with("/access_tokens") && heard.body.contains("repository_ids"))
-        .map(|heard| heard.body.as_str())
+        .filter(|request| request.target.ends_with("/access_tokens") && request.body.contains("repository_ids"))
+        .map(|request| request.body.as_str())
         .collect();
     let [order] = orders[..] else { panic!("{orders:?}") };
     let order: Value = serde_json::from_str(order).unwrap();

@@ -88,7 +88,7 @@ impl Bed {
             let ledger = ledger(&request);
             let live: Vec<u64> = self.live().iter().map(|live| live.id).collect();
             let is_open = order.is_open(&serde_json::from_value(request.clone()).unwrap());
-            let is_verified = condition(&request, "Verified").is_some_and(|said| said["status"] == "True");
+            let is_verified = condition(&request, "Verified").is_some_and(|verified| verified["status"] == "True");
             let is_alone = live.len() == 1 && ledger["current"]["id"] == live[0];
             if !is_open && is_verified && ledger["next"].is_null() && is_alone {
                 return Ok(true);
@@ -179,11 +179,11 @@ async fn a_host_whose_connection_breaks_at_any_request_has_no_token_that_nobody_
             bed.check_the_end(&order, &when).await;
             bed.check_recorded(&when).await;
             bed.forge.behave();
-            let heard = bed.forge.requests();
-            let asked = heard
+            let requests = bed.forge.requests();
+            let asked = requests
                 .iter()
                 .skip(before)
-                .filter(|heard| heard.target.contains("/projects/"));
+                .filter(|request| request.target.contains("/projects/"));
             if asked.count() <= after {
                 break;
             }

@@ -91,7 +91,7 @@ async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replace
         let order = bed.order(false).await;
         let is_done = |request: &Value| {
             let is_open = order.is_open(&serde_json::from_value(request.clone()).unwrap());
-            let is_verified = condition(request, "Verified").is_some_and(|said| said["status"] == "True");
+            let is_verified = condition(request, "Verified").is_some_and(|verified| verified["status"] == "True");
             !is_open && is_verified && ledger(request)["next"].is_null()
         };
         bed.request("was replaced", is_done).await;

@@ -17,7 +17,7 @@ async fn an_expression_tells_nothing_of_another_tenant() {
         "spec": { "interval": "1m", "prune": true, "suspend": true, "sourceRef": { "kind": "GitRepository", "name": "x" } }
     });
     scene.stage.admin.apply(there).await.unwrap();
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for (name, expression) in [
         ("there", "dep.spec.suspend == true"),
         ("there", "false"),
@@ -36,9 +36,9 @@ async fn an_expression_tells_nothing_of_another_tenant() {
             .unwrap();
         let ready = condition(&object, "Ready").unwrap();
         assert_eq!(ready["reason"], "AccessDenied");
-        said.push(ready["message"].as_str().unwrap().replace(name, "NAME"));
+        messages.push(ready["message"].as_str().unwrap().replace(name, "NAME"));
     }
-    assert!(said.windows(2).all(|pair| pair[0] == pair[1]), "{said:#?}");
+    assert!(messages.windows(2).all(|pair| pair[0] == pair[1]), "{messages:#?}");
     scene.end().await;
 }
 

@@ -247,13 +247,13 @@ async fn no_link_leads_out_of_the_source() {
         .unwrap();
     let kept = json!({ "sourceRef": { "kind": "GitRepository", "name": "ignoring" } });
     scene.mallory.apply(scene.kustomization("kept", &kept)).await.unwrap();
-    let told = |object: Option<&Value>| {
+    let has_answer = |object: Option<&Value>| {
         let ready = object.and_then(|object| condition(object, "Ready"));
         ready.is_some_and(|ready| ready["status"] != "Unknown")
     };
     let object = scene
         .stage
-        .until(KUSTOMIZATION, (&scene.evil, "kept"), told)
+        .until(KUSTOMIZATION, (&scene.evil, "kept"), has_answer)
         .await
         .unwrap();
     assert!(!object.to_string().contains("PATH="), "{object:#}");

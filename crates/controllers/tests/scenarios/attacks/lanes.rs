@@ -349,16 +349,17 @@ async fn who_takes_its_lanes_rights_harms_only_itself() {
     let again = stage.get(ROLE_BINDING, (evil, LANE)).await.unwrap();
     assert_ne!(first["metadata"]["uid"], again["metadata"]["uid"]);
     assert_eq!(again["subjects"], first["subjects"]);
-    let told = eventually(SOON, || async {
+    let reported = eventually(SOON, || async {
         let events = stage.admin.list(EVENT, evil).await.map_err(|error| error.to_string())?;
-        let is_told = |event: &Value| event["reason"] == "LaneRightsPutBack" && event["involvedObject"]["name"] == LANE;
-        if events.iter().any(is_told) {
+        let is_restored =
+            |event: &Value| event["reason"] == "LaneRightsPutBack" && event["involvedObject"]["name"] == LANE;
+        if events.iter().any(is_restored) {
             Ok(())
         } else {
             Err(format!("{events:#?}"))
         }
     });
-    told.await.unwrap();
+    reported.await.unwrap();
     // Its own commits are applied again.
     let commit = commit(
         &stage.git.repository(&format!("{evil}-apps")).unwrap(),

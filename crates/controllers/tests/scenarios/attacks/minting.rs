@@ -154,12 +154,12 @@ async fn a_shared_lane_that_mints_an_administrator_makes_the_enforcement_not_rea
             .and_then(|enforcement| condition(enforcement, type_))
             .cloned();
         let found = found.unwrap_or_default();
-        let is_told = found["message"].as_str().is_some_and(|message| {
+        let is_reported = found["message"].as_str().is_some_and(|message| {
             message.contains(&format!(
                 "Namespace/{namespace}: system:serviceaccount:tenure-system:tenure-lane-pool"
             )) && message.contains("(serviceaccounts mighty)")
         });
-        (found["status"].as_str().unwrap_or_default().to_owned(), is_told)
+        (found["status"].as_str().unwrap_or_default().to_owned(), is_reported)
     };
     let refused = ("False".to_owned(), true);
     let target = ("", "tenure");

@@ -45,8 +45,10 @@ fn recorded(tenant: &Value, name: &str) -> Option<String> {
 /// Waits until the Tenant reports that it does not take a namespace.
 async fn not_taken(stage: &Stage, tenant: &str, name: &str) {
     let says_so = |found: Option<&Value>| {
-        let told = found.and_then(|found| condition(found, "NamespacesRecorded"));
-        told.is_some_and(|told| told["status"] == "False" && told["message"].as_str().unwrap().contains(name))
+        let condition = found.and_then(|found| condition(found, "NamespacesRecorded"));
+        condition.is_some_and(|condition| {
+            condition["status"] == "False" && condition["message"].as_str().unwrap().contains(name)
+        })
     };
     stage.until(TENANT, ("", tenant), says_so).await;
 }
@@ -170,9 +172,9 @@ async fn a_tenant_goes_after_its_namespaces_and_names_the_one_that_hangs() {
         let names = found.map(|found| &found["status"]["namespaces"]);
         ready.is_some_and(|ready| ready["reason"] == "Terminating") && names == Some(&json!(["leaving-dev"]))
     };
-    let told = stage.until(TENANT, ("", "leaving"), hangs).await.unwrap();
-    assert_eq!(told["status"]["state"], "Terminating");
-    let message = condition(&told, "Ready").unwrap()["message"]
+    let tenant = stage.until(TENANT, ("", "leaving"), hangs).await.unwrap();
+    assert_eq!(tenant["status"]["state"], "Terminating");
+    let message = condition(&tenant, "Ready").unwrap()["message"]
         .as_str()
         .unwrap()
         .to_owned();
