@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spent_is_said_in_words() {
+    fn exceeded_budgets_are_reported_in_words() {
         let budget = Budget {
             bytes: 3 << 20,
             steps: 10_000,

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_and_what_is_still_told_of_is_served() {
+    fn stored_and_still_published_artifacts_are_served() {
         let address = ArtifactAddress::of("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
         let publish = |digest: &str| Artifact {
             digest: Some(digest.to_owned()),

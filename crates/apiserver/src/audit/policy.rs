@@ -356,7 +356,7 @@ rules:
     }
 
     #[test]
-    fn faults_are_told_with_their_field() {
+    fn faults_are_reported_with_their_field() {
         let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
         for (text, fault) in [
             (

@@ -54,7 +54,7 @@ async fn one_user_does_not_take_the_places_of_another() {
 }
 
 #[tokio::test]
-async fn who_waits_too_many_is_told_at_once() {
+async fn a_request_over_the_waiting_limit_is_refused_immediately() {
     let fairness = with_bounds(Bounds {
         patience: Duration::from_secs(3600),
         ..small_fairness().bounds

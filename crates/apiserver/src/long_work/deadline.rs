@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_said_than_is_read() {
+    fn reports_are_bounded_by_their_limit() {
         let once = || report_bytes(MAX_REPORTED);
         assert_eq!(run_work(|| (0..3).for_each(|_| once())), Ok(()), "of no request");
         let _present = Present::enter(&Deadline::new(far_deadline()));

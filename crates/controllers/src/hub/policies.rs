@@ -493,7 +493,7 @@ mod tests {
 
     /// Neither a user that weakens a policy nor a flood of changes delays the check beyond a second after the watch event.
     #[test]
-    fn what_is_told_is_looked_at_within_a_second() {
+    fn events_are_checked_within_a_second() {
         for (took, gathered) in [(0, 100), (50, 200), (200, 800), (60_000, 800)] {
             let gathered = Duration::from_millis(gathered);
             assert_eq!(find_gathering(Duration::from_millis(took)), gathered);

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_message_is_told_so_and_unread_answers_are_few() {
+    async fn invalid_messages_are_skipped_and_unread_answers_are_few() {
         let (hub, lane) = DialChannel::pair().unwrap();
         let lane = DialChannel::of(lane.into()).unwrap();
         lane.send(&"open everything").await.unwrap();

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_talks_without_end_is_heard_slowly() {
+    fn a_lane_that_sends_without_end_is_read_slowly() {
         let began = Instant::now();
         let mut pace = MessageRate::new(began);
         // The messages of a lane with a thousand Kustomizations at its start.

@@ -196,7 +196,7 @@ async fn a_foreign_secret_is_left_and_a_namespace_that_goes_takes_its_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
+async fn with_a_dead_authoriser_secrets_go_and_live_credentials_are_reported() {
     let bed = Bed::new(&["acc-e"], "namespaces: [acc-e]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
@@ -255,7 +255,7 @@ async fn the_whole_service_goes_with_its_provider() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its() {
+async fn a_denial_is_reported_and_a_fluxaccess_reaches_no_other_namespace() {
     let bed = Bed::new(&["acc-g", "acc-h"], "namespaces: [acc-g]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Denied").await;

@@ -67,7 +67,7 @@ async fn make(stage: &Stage, namespace: &str, name: &str, spec: Value, of_alert:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_happens_is_told_in_every_form() {
+async fn events_are_sent_in_every_form() {
     let server = NoticeServer::start().await.unwrap();
     let stage = Stage::set_allowing("alerts", &[server.url()]).await;
     let namespace = "alerts";
@@ -257,7 +257,7 @@ async fn what_happens_is_told_in_every_form() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_answers_badly_is_told_again_and_keeps_nobody_waiting() {
+async fn a_failing_receiver_is_retried_and_blocks_no_other() {
     let server = NoticeServer::start().await.unwrap();
     let other = NoticeServer::start().await.unwrap();
     let stage = Stage::set_allowing("misbehaving", &[server.url(), other.url()]).await;

@@ -112,7 +112,7 @@ async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
+async fn keys_are_read_as_the_applying_account_and_wrong_ones_are_named() {
     let namespace = "decryption-b";
     let stage = set_listening(namespace).await;
     let repository = stage
@@ -192,7 +192,7 @@ async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
+async fn a_changed_file_is_reported_and_a_broken_one_is_refused() {
     let namespace = "decryption-c";
     let stage = set_with_key(namespace).await;
     let repository = stage

@@ -41,7 +41,7 @@ async fn objects_are_kept_while_no_token_is_given() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_namespace_that_is_deleted_does_not_hang_and_what_stays_is_told_to_the_platform() {
+async fn a_deleted_namespace_does_not_hang_and_the_platform_sees_what_stays() {
     let mut stage = Stage::set("deleting-b").await;
     if !stage.is_embedded() {
         return stage.end().await;

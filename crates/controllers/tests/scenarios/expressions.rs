@@ -141,7 +141,7 @@ async fn a_dependency_is_ready_when_an_expression_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_wait_for_each_other_are_told_the_way_around() {
+async fn circular_dependencies_are_reported_with_their_path() {
     let stage = Stage::set("expressions-d").await;
     let names = ["a", "b", "c"];
     let files = names.map(|name| (format!("{name}/m.yaml"), config_map(name, "1")));

@@ -122,7 +122,7 @@ async fn find_origin(stage: &Stage, namespace: &str, kustomization: &str, id: &s
 
 /// It reads no ConfigMap and no Secret for this, and reports that where it matters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_an_object_was_written_is_told_with_what_the_spec_has() {
+async fn messages_name_an_objects_file_with_the_variables_of_the_spec() {
     let namespace = "post-build-e";
     let stage = Stage::set(namespace).await;
     let vars = variables("ConfigMap", namespace, "vars", &json!({ "size": "large" }), &json!({}));

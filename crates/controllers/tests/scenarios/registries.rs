@@ -25,7 +25,7 @@ fn source(name: &str, namespace: &str, registry: &RegistryServer, spec: &Value) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_artifact_is_applied_and_its_origin_is_told() {
+async fn an_artifact_is_applied_and_its_origin_is_reported() {
     let registry = RegistryServer::start().await.unwrap();
     let allow = [format!("http://{}", registry.address())];
     let mut stage = Stage::set_allowing("registries", &allow).await;

@@ -283,7 +283,7 @@ async fn an_account_reads_secrets_by_name_where_its_keys_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_else_is_the_account_is_said() {
+async fn other_users_of_the_account_are_reported() {
     let mut stage = Stage::set("others").await;
     tenant(&stage, "others-blue").await;
     let says = |value: &'static str, words: Vec<&'static str>| {
@@ -333,7 +333,7 @@ async fn who_else_is_the_account_is_said() {
 
 /// If RBAC denies a surface's write, the Surface's status names the remedy, and the remedy is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_surface_that_may_not_is_told_which_right_is_missing() {
+async fn a_surface_without_a_right_names_the_missing_right() {
     let stage = Stage::set("remedy").await;
     tenant(&stage, "remedy-blue").await;
     let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: own}\nspec: {hard: {pods: \"5\"}}\n";

@@ -43,7 +43,7 @@ async fn a_refused_secret_is_named_by_field_and_never_by_value() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_secret_was_copied_into_is_told_in_the_same_way() {
+async fn copies_of_a_secret_are_redacted_in_messages() {
     let namespace = "secrets-b";
     let mut stage = Stage::set(namespace).await.planting(&[]).await;
     stage.listen_beside_git(VALUE);

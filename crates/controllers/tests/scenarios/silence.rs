@@ -113,7 +113,7 @@ fn list_readers() -> [Value; 4] {
 
 /// The control of every search: controllers whose object has the planted word as its name reveal it everywhere, and it is found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_controllers_say_is_heard_wherever_they_run() {
+async fn output_of_controllers_is_searched_wherever_they_run() {
     let namespace = "silence";
     let mut stage = Stage::set(namespace).await.planting(&[]).await;
     stage.listen(&stage.figures().await).await.unwrap();

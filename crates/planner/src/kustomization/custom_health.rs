@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_a_secret() {
+    fn messages_contain_nothing_of_a_secret() {
         let check = json!({ "apiVersion": "v1", "kind": "Secret", "current": "{'a': true}[data.password]" });
         let live = Live::Present(Object(json!({ "data": { "password": "aHVudGVyMg==" } })));
         let id: ObjectId = "team_a__Secret".parse().unwrap();

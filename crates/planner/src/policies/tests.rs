@@ -130,7 +130,7 @@ fn policies_come_after_the_facts_and_both_are_written_once() {
 }
 
 #[test]
-fn what_was_deleted_or_weakened_is_put_back_and_told() {
+fn deleted_and_weakened_policies_are_restored_and_reported() {
     let mut snapshot = make_snapshot();
     let facts = plan(&snapshot).writes;
     carry_out(&mut snapshot, facts);

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told_in_words() {
+    fn a_reason_is_written_in_words() {
         let check =
             |reason: &str, expected: &str| assert_eq!(split_camel_case(reason).join(" ").to_lowercase(), expected);
         check("ReconciliationSucceeded", "reconciliation succeeded");

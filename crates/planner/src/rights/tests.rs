@@ -334,7 +334,7 @@ fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
 }
 
 #[test]
-fn without_it_a_namespace_that_ends_is_told_of_to_the_platform() {
+fn without_rights_an_ending_namespace_is_reported_to_the_platform() {
     let mut world = World::new();
     world.snapshot.state = NamespaceState::Ending;
     assert!(world.run().is_some());
@@ -389,7 +389,7 @@ fn one_that_cannot_be_read_is_not_taken_for_gone() {
 }
 
 #[test]
-fn a_binding_of_another_role_is_left_and_told_of() {
+fn a_binding_of_another_role_is_left_and_reported() {
     let mut world = World::new();
     world.store_object(
         &binding_id(),
@@ -460,7 +460,7 @@ fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() 
 }
 
 #[test]
-fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
+fn a_binding_that_another_finalizer_holds_is_corrected_and_reported() {
     let mut world = World::new();
     world.run();
     world.take_done();

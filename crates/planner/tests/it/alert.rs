@@ -364,7 +364,7 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
 }
 
 #[test]
-fn what_is_told_beside_an_event_follows_fluxs_order() {
+fn metadata_of_an_event_follows_fluxs_order() {
     let mut metadata = make_metadata("blue", "app");
     metadata.annotations = Some(BTreeMap::from([
         ("event.toolkit.fluxcd.io/summary".to_owned(), "of the object".to_owned()),
@@ -469,7 +469,7 @@ fn a_success_is_a_commits_status() {
 }
 
 #[test]
-fn the_same_is_told_once_in_a_while() {
+fn equal_events_are_sent_once_in_a_while() {
     let mut recent = RecentEvents::default();
     let at = Duration::from_secs;
     assert!(recent.record_if_new(&make_failure("one"), at(0)));
@@ -520,7 +520,7 @@ fn choose_of(alerts: &[Alert], news: &AlertEvent) -> SelectedAlerts {
 }
 
 #[test]
-fn ten_thousand_alerts_on_one_event_are_told_as_far_as_there_is_room() {
+fn of_ten_thousand_alerts_a_bounded_number_sends_one_event() {
     let alerts = make_alerts(10_000, &json!({}));
     let chosen = choose_of(&alerts, &make_failure("x"));
     assert_eq!(chosen.chosen.len(), ALERTS_TOLD);

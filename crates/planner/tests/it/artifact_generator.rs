@@ -221,7 +221,7 @@ fn what_it_makes_are_objects_and_recipes() {
 }
 
 #[test]
-fn mistakes_are_told_by_field() {
+fn mistakes_are_reported_by_field() {
     let check = |change: fn(&mut Value), expected: &str| {
         let mut spec = make_spec();
         change(&mut spec);

@@ -81,7 +81,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
 }
 
 #[test]
-fn what_is_stored_is_told_in_fluxs_words() {
+fn stored_artifacts_are_reported_in_fluxs_words() {
     let mut snapshot = make_snapshot(&json!({}));
     let stored = StoredArtifact {
         facts: ArtifactFacts {

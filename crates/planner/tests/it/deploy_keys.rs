@@ -333,7 +333,7 @@ fn nothing_is_written_or_fetched_with_a_secret_of_somebody_else() {
 }
 
 #[test]
-fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
+fn a_replaced_key_is_reported_and_not_used() {
     for (put, expected) in [
         (
             Ok(make_pair(9)),
@@ -366,7 +366,7 @@ fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
 }
 
 #[test]
-fn a_key_that_is_gone_is_said_before_another_one_is_made() {
+fn a_missing_key_is_reported_before_another_one_is_made() {
     let mut snapshot = snapshot_of_blue();
     let mut world = World::default();
     run_round(&mut snapshot, &mut world, start());

@@ -35,7 +35,7 @@ fn make_artifact_snapshot(artifact: &ExternalArtifact, beside: Beside) -> extern
 }
 
 #[test]
-fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
+fn an_artifact_is_made_from_its_generators_report_and_never_trusted() {
     let mut generating = make_snapshot(make_spec());
     carry_out(&mut generating);
     let recipes = StoredRecipes::clone(&generating.memory.recipes.clone().unwrap());

@@ -196,7 +196,7 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
 }
 
 #[test]
-fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
+fn failures_are_reported_once_retried_ever_later_and_keep_the_artifact() {
     let mut snapshot =
         make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "ref": { "branch": "gone" } }));
     let mut now = start();
@@ -520,7 +520,7 @@ fn paths_that_lead_anywhere_else_are_refused() {
 }
 
 #[test]
-fn what_has_to_be_signed_is_asked_for_and_said() {
+fn required_signatures_are_requested_and_reported() {
     let verified = |mode: Value, reference: Value| {
         let mut spec = json!({ "url": "https://example.com/r.git", "interval": "10m", "verify": { "secretRef": { "name": "keys" } } });
         if !mode.is_null() {

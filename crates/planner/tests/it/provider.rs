@@ -260,7 +260,7 @@ fn what_is_not_there_is_refused_by_name() {
 }
 
 #[test]
-fn who_is_told_of_what_follows_flux() {
+fn notified_providers_follow_flux() {
     let wants = |type_: &str, news: &AlertEvent| {
         let address = if type_.starts_with("git") {
             "https://git.example/a/b"

@@ -405,7 +405,7 @@ fn a_surface_says_why_its_lane_is_down() {
 
 /// Packages are tried only as the platform's surfaces, once and then from time to time. The result is reported as long as nothing refuses the trial.
 #[test]
-fn what_keeps_a_charts_fields_is_tried_and_told() {
+fn protection_of_a_charts_fields_is_tried_and_reported() {
     let spec =
         json!({ "serviceAccountName": "admin", "sources": [{ "name": "a", "url": "https://git.example.org/a" }] });
     let mut of_platform = make_snapshot("tenure-system", spec.clone());

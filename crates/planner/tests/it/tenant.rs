@@ -252,7 +252,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
 
 /// The administrator decides which ClusterRoles may be bound, so the Tenant's message says how.
 #[test]
-fn who_names_a_role_that_may_not_be_bound_is_told_what_to_do() {
+fn a_role_that_may_not_be_bound_is_reported_with_its_remedy() {
     let additional = json!([{ "clusterRoleName": "viewer", "subjects": [{ "kind": "User", "name": "bob" }] }]);
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }], "additionalRoleBindings": additional });
     let owners = json!([{ "name": "blue", "uid": "t" }]);
@@ -344,7 +344,7 @@ fn find_unenforced(spec: &Value, (is_guarded, has_policies): (bool, bool)) -> St
 }
 
 #[test]
-fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
+fn fields_for_admission_are_unenforced_only_without_admission() {
     let spec = json!({
         "storageClasses": { "allowed": ["fast"], "matchLabels": { "a": "b" } },
         "imagePullPolicies": ["Always"],
@@ -373,7 +373,7 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
 }
 
 #[test]
-fn a_scope_that_nobody_knows_is_said_to_be_kept() {
+fn an_unknown_scope_is_reported_as_unenforced() {
     let is_reported = |word: &str| {
         let spec = json!({ "ingressOptions": { "hostnameCollisionScope": word } });
         find_unenforced(&spec, (true, false))
@@ -388,7 +388,7 @@ fn a_scope_that_nobody_knows_is_said_to_be_kept() {
 }
 
 #[test]
-fn an_expression_that_can_not_be_read_is_said() {
+fn an_unreadable_expression_is_reported() {
     let spec = json!({
         "containerRegistries": { "allowedRegex": "(" },
         "serviceOptions": { "externalIPs": { "allowed": ["192.0.2.0/99"] }, "forbiddenLabels": { "deniedRegex": "[" } }

@@ -253,7 +253,7 @@ fn an_administrator_chooses_what_the_account_may_write() {
 
 /// An account that an administrator made has the roles that the Tenant names for it as an owner.
 #[test]
-fn a_role_for_an_account_that_is_not_generated_is_said_to_be_nobodys() {
+fn a_role_for_an_account_that_is_not_generated_is_reported_as_unbound() {
     let owners =
         json!([{ "kind": "ServiceAccount", "name": "system:serviceaccount:blue:robot", "clusterRoles": ["edit"] }]);
     let mut snapshot = make_snapshot(json!({ "owners": owners }));
@@ -345,7 +345,7 @@ fn owners_apply_namespaces_only_under_policies() {
 
 /// Each ServiceAccount owner is looked up, and reported as long as it is missing; users and groups are in no API.
 #[test]
-fn an_owner_that_is_not_there_is_said() {
+fn a_missing_owner_is_reported() {
     let account = |namespace: &str| json!({ "kind": "ServiceAccount", "name": format!("system:serviceaccount:{namespace}:robot") });
     let user = json!({ "kind": "User", "name": "alice" });
     let id = |namespace: &str| format!("{namespace}_robot__ServiceAccount").parse().unwrap();

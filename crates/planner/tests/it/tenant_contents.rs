@@ -227,7 +227,7 @@ fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_mark
 }
 
 #[test]
-fn too_many_and_too_large_items_are_told_and_take_nothing_away() {
+fn too_many_and_too_large_items_are_reported_and_remove_nothing() {
     let item = |pods: usize| json!({ "hard": { "pods": pods.to_string() } });
     let items = |count: usize| (0..count).map(item).collect::<Vec<_>>();
     let quotas = |items: Vec<Value>| json!({ "scope": "Namespace", "items": items });

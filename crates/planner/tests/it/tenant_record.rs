@@ -147,7 +147,7 @@ fn what_was_there_before_records_is_taken_over_once_and_nothing_protected_is() {
 }
 
 #[test]
-fn what_was_taken_over_is_said_once_and_stays_readable() {
+fn a_takeover_is_reported_once_and_stays_readable() {
     let mut snapshot = make_snapshot(json!({}), json!([make_claim("blue", "n1"), make_claim("shop", "n2")]));
     let earlier = json!({ "size": 2, "state": "Active", "namespaces": ["blue", "shop"] });
     snapshot.tenant.status = serde_json::from_value(earlier).unwrap();
@@ -395,7 +395,7 @@ fn a_tenant_that_is_not_to_take_its_namespaces_along_leaves_them() {
 }
 
 #[test]
-fn a_namespace_that_may_not_be_deleted_is_told() {
+fn a_namespace_that_may_not_be_deleted_is_reported() {
     let mut snapshot = make_terminating(&[FINALIZER]);
     for step in plan_at(&snapshot, now()).steps {
         let Request::Delete(delete) = step else {

@@ -480,7 +480,7 @@ fn copies_and_patterns_that_multiply_end() {
 }
 
 #[test]
-fn an_account_that_is_full_is_told_by_its_setting() {
+fn a_full_budget_is_reported_by_its_setting() {
     let account = FetchBudgets {
         memory: ByteBudget::new(BudgetLimits {
             what: "bytes of fetches",

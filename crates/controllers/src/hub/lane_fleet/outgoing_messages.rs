@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_often_is_told_once_and_in_order() {
+    fn frequent_changes_are_sent_once_and_in_order() {
         let outgoing = OutgoingMessages::default();
         outgoing.assign("team", facts(false));
         // No process reads. The next process gets everything anyway.

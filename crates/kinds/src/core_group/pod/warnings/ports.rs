@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn collisions_are_told_in_the_order_of_the_list() {
+    fn collisions_are_reported_in_the_order_of_the_list() {
         let all = vec![
             port("1.1.1.1", 1),
             port("2.2.2.2", 1),
