@@ -205,13 +205,14 @@ impl AccessHub {
         let name = request.metadata.name.as_deref().unwrap_or_default();
         let grants = self.grants.find(name);
         let grants: Vec<FluxAccessGrant> = grants.iter().map(|grant| grant.as_ref().clone()).collect();
-        let standing = self.standing_grants.in_namespace(platform);
-        let standing: Vec<FluxAccessStandingGrant> = standing.iter().map(|grant| grant.as_ref().clone()).collect();
+        let standing_grants = self.standing_grants.in_namespace(platform);
+        let standing_grants: Vec<FluxAccessStandingGrant> =
+            standing_grants.iter().map(|grant| grant.as_ref().clone()).collect();
         decide_approval(ApprovalFacts {
             request,
             hash: &hash_spec(&request.spec),
             grants: &grants,
-            standing: &standing,
+            standing: &standing_grants,
             platform,
             judges_writes: self.hub.context.settings.judges_writes(),
             now: &Time(Timestamp::now()),

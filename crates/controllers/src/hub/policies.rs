@@ -56,7 +56,7 @@ pub(crate) async fn maintain_policies(hub: Arc<Hub>) {
         let Plan {
             writes,
             probe,
-            part_state: standing,
+            part_state,
         } = planned.unwrap_or_else(|error| {
             tracing::error!(%error, "the facts for policies could not be read");
             let why = "the facts for policies could not be read: see the log of the controllers";
@@ -76,10 +76,10 @@ pub(crate) async fn maintain_policies(hub: Arc<Hub>) {
             }
             complaint = failure;
         }
-        hub.set_policies_in_force(standing.is_in_force);
+        hub.set_policies_in_force(part_state.is_in_force);
         // After the writes that restore policies: those come first.
         if hub.context.settings.has_policies {
-            meeting.report(&hub, &standing).await;
+            meeting.report(&hub, &part_state).await;
         }
         let again = meeting.ask(&hub, probe).await;
         tokio::select! {

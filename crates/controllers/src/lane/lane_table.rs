@@ -45,7 +45,7 @@ struct KnownLane {
 }
 
 impl LaneTable {
-    /// Creates an empty table. Each lane gets these means.
+    /// Creates an empty table. Each lane gets this context.
     pub(crate) fn new(context: Arc<ControllerContext>) -> Self {
         Self {
             context,

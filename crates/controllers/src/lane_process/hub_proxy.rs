@@ -373,7 +373,7 @@ impl HubApi for HubProxy {
     }
 
     fn note_turnover(&self, key: &Key, turnover: &ObjectTurnover) {
-        let _told_with_the_next_attempt = self.line.try_send(FromLane::Turnover {
+        let _reported_with_the_next_attempt = self.line.try_send(FromLane::Turnover {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             turnover: turnover.clone(),

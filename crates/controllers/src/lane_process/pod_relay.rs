@@ -326,7 +326,7 @@ impl Lease {
             return false;
         }
         match read_part::<ToPod>(read).await {
-            Ok(Some(Part::Own(ToPod::Heard(FIRST)))) => {
+            Ok(Some(Part::Own(ToPod::Received(FIRST)))) => {
                 self.confirm_message(FIRST);
                 true
             }
@@ -451,7 +451,7 @@ async fn read_from_hub(
             Ok(Some(Part::Piece { number, bytes })) => {
                 talk.wanted.take_piece(number, bytes).await;
             }
-            Ok(Some(Part::Own(ToPod::Heard(number)))) => lease.confirm_message(number),
+            Ok(Some(Part::Own(ToPod::Received(number)))) => lease.confirm_message(number),
             Ok(Some(Part::Own(ToPod::Open { number, path, most }))) => {
                 sending.spawn(Arc::clone(talk).send(number, path, most));
             }

@@ -49,7 +49,7 @@ pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<Sh
         let (known, tenancy, changed) = work.look();
         let ShardAssignment { own, keys } = assign_shard(&TenancyIndex::new(tenancy), &shard_peers.instance);
         for unit in holdings.take_own(&own, changed, known) {
-            tracing::info!(estate = %unit, "another instance reconciles it now");
+            tracing::info!(shard_unit = %unit, "another instance reconciles it now");
             let (work, left_sender) = (Arc::clone(&work), left_sender.clone());
             leaving.spawn(async move {
                 work.leave(&unit).await;
@@ -62,7 +62,7 @@ pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<Sh
         let wait = match shard_peers.look().await {
             Ok(peers) => {
                 for unit in holdings.take_ready(&peers) {
-                    tracing::debug!(estate = %unit, "this instance reconciles it now");
+                    tracing::debug!(shard_unit = %unit, "this instance reconciles it now");
                     work.begin(&unit);
                 }
                 if shard_peers.instance == Instance::Main {

@@ -30,9 +30,9 @@ use crate::telemetry::metrics::Report;
 /// The limit of concurrent questions of one process. A process itself waits before it has half as many.
 const QUESTIONS: usize = 64;
 /// The limit of objects in other lanes to which one Kustomization may listen.
-const HEARD: usize = 1000;
+const MAX_LISTENED: usize = 1000;
 /// The limit of objects in other lanes to which all Kustomizations of one process together may listen.
-const ALL_HEARD: usize = 20_000;
+const MAX_LISTENED_IN_ALL: usize = 20_000;
 /// The limit of objects that the Kustomizations of one process together report as gained and dropped.
 const ALL_OBJECTS: usize = 200_000;
 /// The limit of events per minute of one process that are written where the process may not write. Further events are dropped.
@@ -62,7 +62,7 @@ impl MessageHandler {
             lane: Arc::clone(lane),
             work: JoinSet::new(),
             events: VecDeque::new(),
-            listeners: ReportLimit::new(ALL_HEARD),
+            listeners: ReportLimit::new(MAX_LISTENED_IN_ALL),
             turnovers: ReportLimit::new(ALL_OBJECTS),
             event_history: Arc::default(),
             spans: SpanIntake::new(Instant::now()),
@@ -94,7 +94,7 @@ impl MessageHandler {
                 name,
                 to,
             } => {
-                if to.len() > HEARD {
+                if to.len() > MAX_LISTENED {
                     return Err(format!("one {kind} listens to {}", to.len()));
                 }
                 let keys = self.read_keys(&to)?;

@@ -84,12 +84,12 @@ impl TenantReconciler {
     }
 
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
-        let realm = self.hub.extract_tenancy(tenant);
+        let tenancy = self.hub.extract_tenancy(tenant);
         let labelled = self.list_labelled();
         let live = self.answered.merge_watched(labelled);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             tenant: tenant.clone(),
-            tenancy: Arc::clone(&realm),
+            tenancy: Arc::clone(&tenancy),
             live: BTreeMap::new(),
             access_findings: None,
             creation_proof: make_proof(),
@@ -98,7 +98,7 @@ impl TenantReconciler {
             memory: Memory::default(),
         });
         snapshot.tenant = tenant.clone();
-        snapshot.tenancy = realm;
+        snapshot.tenancy = tenancy;
         snapshot.are_policies_in_force = self.hub.are_policies_in_force();
         snapshot.live = live;
         snapshot

@@ -26,7 +26,7 @@ use crate::reconcile_loop::reconciled::Reconciled as _;
 use crate::reconcile_loop::step_executor::execute_steps;
 
 /// How long a search for folders waits for memory for the files.
-const LOOKING: Duration = Duration::from_secs(60);
+const SEARCH_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The reconciler of one ArtifactGenerator.
 pub(crate) struct GeneratorReconciler {
@@ -149,7 +149,7 @@ impl GeneratorReconciler {
         let tree = self
             .shard
             .artifacts
-            .tree(wanted, &lane.limits.name, Instant::now() + LOOKING)
+            .tree(wanted, &lane.limits.name, Instant::now() + SEARCH_PATIENCE)
             .await;
         let tree = tree.map_err(|error| error.to_string())?;
         let pattern = request.pattern.clone();

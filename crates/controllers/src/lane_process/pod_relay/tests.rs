@@ -85,13 +85,13 @@ async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
                     // Nothing begins before this is answered.
                     Some(Part::Own(FromPod::Alive(FIRST))) => {
                         assert!(!working.load(Ordering::Acquire));
-                        say(&mut hub, &ToPod::Heard(FIRST)).await;
+                        say(&mut hub, &ToPod::Received(FIRST)).await;
                     }
                     Some(Part::Own(FromPod::Ended(ended))) => return Some(ended),
                     // The lane runs, and the hub goes away.
                     Some(Part::Own(FromPod::Alive(_))) if is_endless => return None,
                     Some(_) => {}
-                    None => panic!("it said nothing of how it ended"),
+                    None => panic!("the Pod reported no end"),
                 }
             }
         };

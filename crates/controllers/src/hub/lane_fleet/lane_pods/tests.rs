@@ -115,7 +115,7 @@ async fn begin_in(pod: &mut PodStream, events: &mut mpsc::Receiver<ProcessEvent>
     assert!(matches!(hear(pod).await, ToPod::Begin(_)));
     let before = Instant::now();
     say_own(pod, &FromPod::Alive(1)).await;
-    assert!(matches!(hear(pod).await, ToPod::Heard(1)));
+    assert!(matches!(hear(pod).await, ToPod::Received(1)));
     assert_eq!(events.recv().await, Some(ProcessEvent::Started));
     before
 }
