@@ -343,11 +343,11 @@ fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write
 /// The number of letters of the policies' state.
 const STATE_LENGTH: usize = 16;
 /// The number of objects that a message names.
-const TOLD: usize = 4;
+const NAMED_TARGETS: usize = 4;
 
 fn name_targets<'a>(writes: impl Iterator<Item = &'a Write>) -> String {
     let names: Vec<String> = writes.map(|write| write.target().to_string()).collect();
-    let (listed, more) = names.split_at(names.len().min(TOLD));
+    let (listed, more) = names.split_at(names.len().min(NAMED_TARGETS));
     match more.len() {
         0 => listed.join(", "),
         more => format!("{}, and {more} more", listed.join(", ")),

@@ -26,7 +26,7 @@ use tenure_planner::alert::{
     Candidate, Combined, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts,
 };
 use tenure_planner::alert_event::AlertEvent;
-use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_TOLD};
+use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_SELECTED};
 use tenure_tenancy::Placement;
 
 use crate::lane::notification_queue::QueuedNotification;
@@ -189,7 +189,7 @@ async fn queue_for_alerts(lane: &Arc<Lane>, about: &[SelectedAlert], chosen: Sel
     }
     if let Some(SelectedAlert { shard, alert, .. }) = chosen.too_many.and_then(|index| about.get(index)) {
         let problem = format!(
-            "this Alert and others are skipped: at most {ALERTS_TOLD} Alerts of a tenant send one event, and their lists are compared with a bound: name fewer objects, or use fewer Alerts"
+            "this Alert and others are skipped: at most {ALERTS_SELECTED} Alerts of a tenant send one event, and their lists are compared with a bound: name fewer objects, or use fewer Alerts"
         );
         write_failure_event(lane, (&shard.namespace, alert), failed(&problem)).await;
     }

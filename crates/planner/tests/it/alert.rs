@@ -11,7 +11,7 @@ use tenure_planner::alert::{
     is_about, may_name, plan, select_alerts,
 };
 use tenure_planner::alert_event::AlertEvent;
-use tenure_planner::list_limits::{ALERTS_TOLD, EVENT_SOURCES, PATTERNS_TRIED};
+use tenure_planner::list_limits::{ALERTS_SELECTED, EVENT_SOURCES, PATTERNS_TRIED};
 use tenure_planner::{Event, EventKind, EventPlace, Next, invariants};
 
 use crate::receiver::{make_tenancy, start};
@@ -355,7 +355,7 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
     let made = make_event(EventKind::Warning, "ArtifactFailed", "x", &[]);
     assert!(
         AlertEvent::of(of, &make_metadata("blue", "a"), &made, at).is_some(),
-        "what it says of itself is told"
+        "its own events are sent"
     );
     // A Kustomization that waits for others has not failed.
     let waits = make_event(EventKind::Warning, "DependencyNotReady", "x", &[]);
@@ -370,7 +370,7 @@ fn metadata_of_an_event_follows_fluxs_order() {
         ("event.toolkit.fluxcd.io/summary".to_owned(), "of the object".to_owned()),
         ("event.toolkit.fluxcd.io/deploymentID".to_owned(), "7".to_owned()),
         ("event.toolkit.fluxcd.io/revision".to_owned(), "forged".to_owned()),
-        ("example.com/secret".to_owned(), "not told".to_owned()),
+        ("example.com/secret".to_owned(), "not sent".to_owned()),
         ("kustomize.toolkit.fluxcd.io/revision".to_owned(), "forged".to_owned()),
     ]));
     let annotations = [
@@ -523,11 +523,11 @@ fn choose_of(alerts: &[Alert], news: &AlertEvent) -> SelectedAlerts {
 fn of_ten_thousand_alerts_a_bounded_number_sends_one_event() {
     let alerts = make_alerts(10_000, &json!({}));
     let chosen = choose_of(&alerts, &make_failure("x"));
-    assert_eq!(chosen.chosen.len(), ALERTS_TOLD);
-    assert_eq!(chosen.too_many, Some(ALERTS_TOLD));
+    assert_eq!(chosen.chosen.len(), ALERTS_SELECTED);
+    assert_eq!(chosen.too_many, Some(ALERTS_SELECTED));
     // The control: as many Alerts as are allowed.
-    let chosen = choose_of(&alerts[..ALERTS_TOLD], &make_failure("x"));
-    assert_eq!((chosen.chosen.len(), chosen.too_many), (ALERTS_TOLD, None));
+    let chosen = choose_of(&alerts[..ALERTS_SELECTED], &make_failure("x"));
+    assert_eq!((chosen.chosen.len(), chosen.too_many), (ALERTS_SELECTED, None));
 }
 
 #[test]

@@ -375,7 +375,7 @@ fn a_missing_key_is_reported_before_another_one_is_made() {
     find_repository(&mut snapshot)["status"] = json!({ "conditions": [{
         "type": "Ready", "status": "False", "reason": "AuthenticationFailed", "message": "there is no Secret" }] });
     let plan = run_round(&mut snapshot, &mut world, time_after(2));
-    assert_eq!((list_fingerprints(&snapshot).len(), world.made), (0, 1), "said first");
+    assert_eq!((list_fingerprints(&snapshot).len(), world.made), (0, 1), "report");
     assert!(list_reasons(&plan).contains(&"DeployKeyGone"), "{:?}", plan.events);
     assert_eq!(plan.next, Next::Done(Some(time_after(3))));
     let plan = run_round(&mut snapshot, &mut world, time_after(3));

@@ -318,7 +318,7 @@ fn a_password_in_the_url_is_in_no_plan() {
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
         panic!("{plan}");
     };
-    assert_eq!(request.url.reveal(), url, "who fetches is told all of it");
+    assert_eq!(request.url.reveal(), url, "the fetch gets the whole address");
     let printed = [
         plan.to_string(),
         format!("{plan:?}"),

@@ -90,7 +90,7 @@ pub(crate) fn settle_at(snapshot: &mut Snapshot, at: Timestamp) -> (Vec<String>,
                     object["metadata"]["uid"] = json!(uid);
                     let answer = Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
                     let implied = snapshot.attempt.take(answer);
-                    // Namespaces are known by the realm.
+                    // Namespaces are known from the tenancy facts.
                     snapshot.live.extend(implied.filter(|(id, _)| id.kind != "Namespace"));
                 }
                 Request::Delete(delete) => {
@@ -299,7 +299,7 @@ fn a_role_that_may_not_be_bound_is_reported_with_its_remedy() {
 }
 
 #[test]
-fn a_plan_is_overtaken_by_another_tenant_and_by_another_realm() {
+fn a_plan_is_overtaken_by_another_tenant_and_by_other_tenancy_facts() {
     let known = json!([{ "name": "blue", "uid": "n1" }]);
     let snapshot = make_snapshot(json!({}), known.clone());
     let check = |change: fn(&mut tenure_api::Tenant), namespaces: &Value, expected: bool| {

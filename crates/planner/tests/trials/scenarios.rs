@@ -88,7 +88,7 @@ fn play_scenario(name: &str, scenario: Scenario) -> String {
     let kustomization: Kustomization = serde_json::from_value(object).unwrap_or_else(|error| panic!("{name}: {error}"));
     let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let namespace = kustomization.metadata.namespace.clone().unwrap();
-    let placement: Placement = scenario.realm.place(&namespace);
+    let placement: Placement = scenario.tenancy.place(&namespace);
     let snapshot = Snapshot {
         placement,
         source: SourceFacts::NotFound,
@@ -308,10 +308,10 @@ impl Player {
                 self.siblings = survey;
             }
             Act::StatusFails(times) => self.status_fails = times,
-            Act::Realm(realm) => {
+            Act::Tenancy(tenancy) => {
                 writeln!(self.account, "# Tenants and namespaces change").unwrap();
                 let namespace = self.snapshot.kustomization.metadata.namespace.clone().unwrap();
-                self.snapshot.placement = realm.place(&namespace);
+                self.snapshot.placement = tenancy.place(&namespace);
             }
             Act::Endings(endings) => {
                 writeln!(self.account, "# {endings:?}").unwrap();
