@@ -223,7 +223,7 @@ fn build_tree(
             },
             resource: resource.current_id().to_string(),
             message: if resource.is_confidential() {
-                crate::collection::NOT_SAID.to_owned()
+                crate::collection::HIDDEN_REASON.to_owned()
             } else {
                 problem.message
             },

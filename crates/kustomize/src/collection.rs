@@ -30,7 +30,7 @@ impl Trouble {
             source: resource.node.source,
             line: resource.node.line,
             message: if resource.is_confidential() {
-                NOT_SAID.to_owned()
+                HIDDEN_REASON.to_owned()
             } else {
                 message.into()
             },
@@ -39,7 +39,7 @@ impl Trouble {
 }
 
 /// The message for a failed operation on a Secret. The reason is left out, because it could quote the Secret's content.
-pub(crate) const NOT_SAID: &str =
+pub(crate) const HIDDEN_REASON: &str =
     "this can't be done with what the Secret holds; it is not said why, since that could quote it";
 
 impl Collection {

@@ -43,7 +43,7 @@ pub(crate) fn has_lane_pods() -> bool {
 }
 
 /// The program's settings.
-pub(crate) struct Told<'a> {
+pub(crate) struct ProgramArguments<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) grants: &'a [ReferenceGrant],
     pub(crate) externals: &'a [ExternalGrant],
@@ -55,7 +55,7 @@ pub(crate) struct Told<'a> {
 pub(crate) fn run(
     program: PathBuf,
     cluster: &Cluster,
-    arguments: Told<'_>,
+    arguments: ProgramArguments<'_>,
     end: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     let log = cluster.folder().join(LOG);

@@ -514,7 +514,7 @@ fn start(cluster: &Cluster, setup: &ControllerContext, faults: &Faults) -> Contr
     let life = Life::default();
     if let (Some(program), true) = (program::find(), is_program(setup)) {
         let end = CancellationToken::new();
-        let arguments = program::Told {
+        let arguments = program::ProgramArguments {
             policy: &setup.policy,
             grants: &setup.grants,
             externals: &setup.externals,

@@ -323,7 +323,7 @@ async fn connect_pod(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<P
         let beginning = async {
             post.writer.send(&ToPod::Begin(Box::new(posting))).await.ok()?;
             // The Pod's first message says that it is alive.
-            hearing.hear().await.ok().flatten()
+            hearing.receive().await.ok().flatten()
         };
         if let Ok(Some(_)) = tokio::time::timeout(FIRST_WORD, beginning).await {
             return Ok(PodLine {
@@ -344,7 +344,7 @@ async fn connect_pod(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<P
 struct Speaking(Arc<PodWriter>);
 
 impl MessageSender for Speaking {
-    async fn speak(&mut self, frame: &ToLane) -> Result<(), FrameError> {
+    async fn send_frame(&mut self, frame: &ToLane) -> Result<(), FrameError> {
         self.0.hand_on(&encode(frame)?).await
     }
 }
@@ -432,7 +432,7 @@ impl Hearing {
 }
 
 impl MessageReceiver for Hearing {
-    async fn hear(&mut self) -> Result<Option<(Option<FromLane>, usize)>, FrameError> {
+    async fn receive(&mut self) -> Result<Option<(Option<FromLane>, usize)>, FrameError> {
         let read = read_part::<FromPod>(&mut self.read).await;
         self.is_broken = matches!(read, Err(FrameError::Broken(_)));
         match read? {

@@ -11,7 +11,7 @@ fn line() -> (PodStream, PodStream) {
 }
 
 /// Sends a message as the hub.
-async fn say(hub: &mut PodStream, word: &ToPod) {
+async fn send_message(hub: &mut PodStream, word: &ToPod) {
     let word = serde_json::to_vec(word).unwrap();
     let head = u32::try_from(word.len()).unwrap().to_be_bytes();
     hub.write_all(&[&head[..], &[0], &word].concat()).await.unwrap();
@@ -79,13 +79,13 @@ async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
             let hello = read_hello(&mut hub).await.unwrap();
             assert_eq!(hello.token, "proof");
             assert!(hello.folder.ends_with("lane"));
-            say(&mut hub, &begin).await;
+            send_message(&mut hub, &begin).await;
             loop {
                 match read_part::<FromPod>(&mut hub).await.unwrap() {
                     // Nothing begins before this is answered.
                     Some(Part::Own(FromPod::Alive(FIRST))) => {
                         assert!(!working.load(Ordering::Acquire));
-                        say(&mut hub, &ToPod::Received(FIRST)).await;
+                        send_message(&mut hub, &ToPod::Received(FIRST)).await;
                     }
                     Some(Part::Own(FromPod::Ended(ended))) => return Some(ended),
                     // The lane runs, and the hub goes away.
