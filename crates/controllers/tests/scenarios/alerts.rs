@@ -135,7 +135,9 @@ async fn events_are_sent_in_every_form() {
         .repository(namespace, "app", &[("a.yaml", &config_map("a", "1"))])
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
-    stage.until(CONFIG_MAP, (namespace, "a"), |found| found.is_some()).await;
+    stage
+        .wait_for(CONFIG_MAP, (namespace, "a"), |found| found.is_some())
+        .await;
 
     let is_new = |notice: &tenure_testkit::Notice| notice.json()["reason"] == "NewArtifact";
     let artifact = server.wait_for("/hidden", is_new).await.unwrap();
@@ -253,7 +255,7 @@ async fn events_are_sent_in_every_form() {
         .await
         .unwrap();
     stage.ready(PROVIDER, (namespace, "late"), "True", "Succeeded").await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -292,7 +294,9 @@ async fn a_failing_receiver_is_retried_and_blocks_no_other() {
         .repository(namespace, "app", &[("a.yaml", &config_map("a", "1"))])
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
-    stage.until(CONFIG_MAP, (namespace, "a"), |found| found.is_some()).await;
+    stage
+        .wait_for(CONFIG_MAP, (namespace, "a"), |found| found.is_some())
+        .await;
     let begun = Instant::now();
     server.wait_for("/fine", |_| true).await.unwrap();
     assert!(
@@ -337,5 +341,5 @@ async fn a_failing_receiver_is_retried_and_blocks_no_other() {
     for hidden in ["sesame", "/quoting\"", &server.url()] {
         assert!(!everything.contains(hidden), "{hidden}: {everything}");
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -62,7 +62,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
     stage.kustomization("artifacts", "api", "api", uses("api", "./")).await;
 
     for name in ["web", "base", "api"] {
-        stage.until(CONFIG_MAP, ("artifacts", name), has("one")).await;
+        stage.wait_for(CONFIG_MAP, ("artifacts", name), has("one")).await;
     }
     let message = stage
         .ready(ARTIFACT_GENERATOR, ("artifacts", "gen"), "True", "Succeeded")
@@ -98,9 +98,9 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
 
     // A commit that changes one part makes a new artifact of that part. The other keeps its digest, and so its revision.
     let second = commit(&web, &[("deploy/map.yaml", &config_map("web", "two"))]).await;
-    stage.until(CONFIG_MAP, ("artifacts", "web"), has("two")).await;
+    stage.wait_for(CONFIG_MAP, ("artifacts", "web"), has("two")).await;
     stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts", "all"), |made| {
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts", "all"), |made| {
             let origin =
                 made.map(|made| made["status"]["artifact"]["metadata"]["org.opencontainers.image.revision"].clone());
             origin
@@ -109,7 +109,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
         })
         .await;
     stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts", "api"), |made| {
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts", "api"), |made| {
             made.is_some_and(|made| {
                 let artifact = &made["status"]["artifact"];
                 artifact["revision"]
@@ -123,7 +123,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
     // Stored artifacts are found again after a restart, and followed.
     stage.restart().await;
     commit(&web, &[("deploy/map.yaml", &config_map("web", "three"))]).await;
-    stage.until(CONFIG_MAP, ("artifacts", "web"), has("three")).await;
+    stage.wait_for(CONFIG_MAP, ("artifacts", "web"), has("three")).await;
 
     // A failure to make an artifact is reported, and the previous artifact stays.
     let mut broken = spec.clone();
@@ -143,7 +143,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
     fewer["artifacts"].as_array_mut().unwrap().pop();
     stage.admin.apply(generator("artifacts", "gen", &fewer)).await.unwrap();
     stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts", "api"), |made| made.is_none())
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts", "api"), |made| made.is_none())
         .await;
     stage
         .ready(ARTIFACT_GENERATOR, ("artifacts", "gen"), "True", "Succeeded")
@@ -154,9 +154,9 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
         .await
         .unwrap();
     stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts", "all"), |made| made.is_none())
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts", "all"), |made| made.is_none())
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,14 +183,14 @@ async fn folders_that_match_a_pattern_become_artifacts() {
         .ready(EXTERNAL_ARTIFACT, ("artifacts-p", "app-api"), "True", "Succeeded")
         .await;
     let web = stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts-p", "app-web"), |made| made.is_some())
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts-p", "app-web"), |made| made.is_some())
         .await
         .unwrap();
     assert_eq!(web["metadata"]["labels"]["app"], "web");
     stage
         .kustomization("artifacts-p", "web", "web", uses("app-web", "./"))
         .await;
-    stage.until(CONFIG_MAP, ("artifacts-p", "web"), has("one")).await;
+    stage.wait_for(CONFIG_MAP, ("artifacts-p", "web"), has("one")).await;
     // A new folder becomes a new artifact, and another generator may use a made artifact.
     commit(&mono, &[("apps/new/map.yaml", &config_map("new", "one"))]).await;
     stage
@@ -236,9 +236,9 @@ async fn folders_that_match_a_pattern_become_artifacts() {
         .patch(ARTIFACT_GENERATOR, ("artifacts-p", "gen"), switch(Value::Null))
         .await
         .unwrap();
-    stage.until(CONFIG_MAP, ("artifacts-p", "web"), has("two")).await;
+    stage.wait_for(CONFIG_MAP, ("artifacts-p", "web"), has("two")).await;
     assert!(condition(&after, "Ready").is_some());
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -283,7 +283,7 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
             .unwrap();
         stage.kustomization(namespace, name, name, uses(name, "./")).await;
     }
-    stage.until(CONFIG_MAP, (namespace, "external"), has("one")).await;
+    stage.wait_for(CONFIG_MAP, (namespace, "external"), has("one")).await;
     let applied = stage
         .ready(KUSTOMIZATION, (namespace, "named"), "True", "ReconciliationSucceeded")
         .await;
@@ -318,11 +318,11 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
         .await
         .unwrap();
     stage
-        .until(KUSTOMIZATION, (namespace, "wrong"), |object| {
+        .wait_for(KUSTOMIZATION, (namespace, "wrong"), |object| {
             object
                 .and_then(|object| condition(object, "Ready"))
                 .is_some_and(|ready| ready["reason"] != "ArtifactFailed")
         })
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -71,9 +71,9 @@ async fn a_bucket_is_applied_and_followed() {
     // A new object wakes the Kustomization that applies from the store, also after a restart found the stored artifact again.
     put("two");
     let has = |value: &'static str| move |map: Option<&Value>| map.is_some_and(|map| map["data"]["value"] == value);
-    stage.until(CONFIG_MAP, ("buckets", "web"), has("two")).await;
+    stage.wait_for(CONFIG_MAP, ("buckets", "web"), has("two")).await;
     stage.restart().await;
     put("three");
-    stage.until(CONFIG_MAP, ("buckets", "web"), has("three")).await;
-    stage.end().await;
+    stage.wait_for(CONFIG_MAP, ("buckets", "web"), has("three")).await;
+    stage.shut_down().await;
 }

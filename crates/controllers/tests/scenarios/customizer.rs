@@ -51,7 +51,7 @@ async fn a_partial_package_keeps_what_others_have_set_and_stays_when_it_leaves_t
         let values = package.map(|package| &package["spec"]["components"]["platform"]["values"]);
         values.is_some_and(|values| values["bundles"]["disabledPackages"] == json!(["cozystack.other"]))
     };
-    let package = stage.until(PACKAGE, ("", PLATFORM), is_applied).await.unwrap();
+    let package = stage.wait_for(PACKAGE, ("", PLATFORM), is_applied).await.unwrap();
     let values = &package["spec"]["components"]["platform"]["values"];
     assert_eq!(
         values["publishing"],
@@ -68,7 +68,7 @@ async fn a_partial_package_keeps_what_others_have_set_and_stays_when_it_leaves_t
         applied.is_some_and(|applied| applied.ends_with(&revision))
     };
     stage
-        .until(KUSTOMIZATION, ("tenure-system", "customizer-config"), is_done)
+        .wait_for(KUSTOMIZATION, ("tenure-system", "customizer-config"), is_done)
         .await;
     surface_ready(&stage, ("tenure-system", "customizer")).await;
     let own = stage.get(PACKAGE, ("", "cozystack.customizer-own")).await;
@@ -82,5 +82,5 @@ async fn a_partial_package_keeps_what_others_have_set_and_stays_when_it_leaves_t
         events.iter().any(is_prune_skipped).then_some(()).ok_or("not reported")
     });
     reported.await.unwrap();
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -33,7 +33,7 @@ async fn reconcile(stage: &Stage, name: &str, verbs: Value, packages: &[&str]) -
         stage.admin.apply(object).await.unwrap();
     }
     let is_reported = |surface: Option<&Value>| surface.is_some_and(|surface| condition(surface, "Ready").is_some());
-    stage.until(SURFACE, (PLATFORM, name), is_reported).await.unwrap()
+    stage.wait_for(SURFACE, (PLATFORM, name), is_reported).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,5 +91,5 @@ async fn a_surface_that_may_write_packages_says_that_nothing_keeps_the_charts_fi
         .await
         .unwrap();
     assert_eq!(stored["spec"]["variant"], "default");
-    stage.end().await;
+    stage.shut_down().await;
 }

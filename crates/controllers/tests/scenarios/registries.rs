@@ -72,7 +72,7 @@ async fn an_artifact_is_applied_and_its_origin_is_reported() {
     // A push wakes the Kustomization that applies from it.
     registry.push("team/app", "latest", &artifact("two"));
     stage
-        .until(CONFIG_MAP, ("registries", "web"), |map| {
+        .wait_for(CONFIG_MAP, ("registries", "web"), |map| {
             map.is_some_and(|map| map["data"]["value"] == "two")
         })
         .await;
@@ -80,11 +80,11 @@ async fn an_artifact_is_applied_and_its_origin_is_reported() {
     stage.restart().await;
     registry.push("team/app", "latest", &artifact("three"));
     stage
-        .until(CONFIG_MAP, ("registries", "web"), |map| {
+        .wait_for(CONFIG_MAP, ("registries", "web"), |map| {
             map.is_some_and(|map| map["data"]["value"] == "three")
         })
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,5 +147,5 @@ async fn credentials_are_read_from_secrets_and_service_accounts() {
         assert!(message.contains(expected) && !message.contains("sesame"), "{message}");
     }
     assert!(stage.get(SECRET, ("registries-b", "pull")).await.is_some());
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -17,7 +17,7 @@ const READER: &str = "tenure-test-reader";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 impl Stage {
-    /// Plants a Secret in the platform's namespace and in each of these; [`Stage::end`] listens for them.
+    /// Plants a Secret in the platform's namespace and in each of these; [`Stage::shut_down`] listens for them.
     pub(crate) async fn planting(mut self, namespaces: &[&str]) -> Self {
         let places = [namespaces, &[PLATFORM]].concat();
         self.canary = Some(Canary::plant(&self.admin, &places).await.unwrap());
@@ -147,7 +147,7 @@ async fn output_of_controllers_is_searched_wherever_they_run() {
     stage.canary = None;
     for kind in [KUSTOMIZATION, GIT_REPOSITORY] {
         stage.admin.delete(kind, target).await.unwrap();
-        stage.until(kind, target, |object| object.is_none()).await;
+        stage.wait_for(kind, target, |object| object.is_none()).await;
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

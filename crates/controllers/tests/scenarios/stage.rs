@@ -178,7 +178,7 @@ impl Stage {
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
             .await
             .unwrap();
-        let private = GitServer::start(cluster.folder().join("private"), locked())
+        let private = GitServer::start(cluster.folder().join("private"), make_locked_options())
             .await
             .unwrap();
         for server in [&git, &private] {
@@ -292,7 +292,7 @@ impl Stage {
     }
 
     /// Waits until an object fulfils the condition, and returns it.
-    pub(crate) async fn until(
+    pub(crate) async fn wait_for(
         &self,
         kind: (&str, &str),
         target: (&str, &str),
@@ -324,7 +324,7 @@ impl Stage {
     /// Waits until the Ready condition has this status and reason, and returns its message.
     pub(crate) async fn ready(&self, kind: (&str, &str), target: (&str, &str), status: &str, reason: &str) -> String {
         let object = self
-            .until(kind, target, |object| {
+            .wait_for(kind, target, |object| {
                 let ready = object.and_then(|object| condition(object, "Ready"));
                 ready.is_some_and(|ready| ready["status"] == status && ready["reason"] == reason)
             })
@@ -337,8 +337,8 @@ impl Stage {
     }
 
     /// Waits until a Kustomization has applied this commit and is ready.
-    pub(crate) async fn applied(&self, target: (&str, &str), commit: &str) -> Value {
-        self.until(KUSTOMIZATION, target, |object| {
+    pub(crate) async fn wait_for_commit(&self, target: (&str, &str), commit: &str) -> Value {
+        self.wait_for(KUSTOMIZATION, target, |object| {
             object.is_some_and(|object| {
                 object["status"]["lastAppliedRevision"]
                     .as_str()
@@ -464,7 +464,7 @@ impl Stage {
     }
 
     /// Ends the controllers, waits for them, and searches for leaked secrets.
-    pub(crate) async fn end(mut self) {
+    pub(crate) async fn shut_down(mut self) {
         let figures = match &self.canary {
             Some(_) => self.figures().await,
             None => String::new(),
@@ -584,7 +584,7 @@ pub(crate) async fn ask(
     Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned()))
 }
 
-fn locked() -> Options {
+fn make_locked_options() -> Options {
     Options {
         authentication: Some(HttpAuthentication::Basic {
             username: "git".to_owned(),

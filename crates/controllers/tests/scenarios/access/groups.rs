@@ -19,7 +19,7 @@ async fn a_groups_credential_is_tried_in_one_of_its_projects_and_goes_where_it_i
     let request = bed.pending().await;
     assert_eq!(request["spec"]["target"]["scope"], "group");
     bed.answer(&request, "Approved").await;
-    let request = bed.delivered().await;
+    let request = bed.wait_for_delivery().await;
     bed.stage
         .ready(GIT_REPOSITORY, ("acc-g", "app"), "True", "Succeeded")
         .await;
@@ -41,5 +41,5 @@ async fn a_groups_credential_is_tried_in_one_of_its_projects_and_goes_where_it_i
     assert!(condition(&request, "Verified").is_some_and(|verified| verified["status"] == "True"));
     assert!(ledger(&request)["current"]["verifiedAt"].is_string());
     bed.revoke("acc-g", "gitlab-flux-token").await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

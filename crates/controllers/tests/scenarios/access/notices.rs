@@ -96,7 +96,7 @@ async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
     bed.stage.restart().await;
     bed.look_again(&announced).await;
     bed.answer(&announced, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     bed.until_open(0).await;
     assert_eq!(bed.forge.issues().len(), 1);
     let closed = bed
@@ -114,7 +114,7 @@ async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
     bed.request("is revoked", |request| request["status"]["state"] == "Revoked")
         .await;
     assert_eq!(bed.forge.issues().len(), 1);
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 /// A tenant can open only as many issues as its limit, blocks no other request, and its issues go with their requests. An owner can disable them.
@@ -184,5 +184,5 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
     assert!(condition(&request, "Announced").is_none() && request["status"]["notice"].is_null());
     assert_eq!(bed.forge.issues().len(), 1 + MOST);
     bed.admin().delete(ACCESS, ("acc-tenant", "quiet")).await.unwrap();
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

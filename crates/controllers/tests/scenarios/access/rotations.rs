@@ -81,7 +81,7 @@ async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replace
     bed.source(NAMESPACE).await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let end = Arc::new(AtomicBool::new(false));
     let url = bed.forge.git().http_url(PROJECT);
     let cloning = tokio::spawn(clone_on(bed.admin().clone(), (url, NAMESPACE), Arc::clone(&end)));
@@ -107,5 +107,5 @@ async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replace
     assert!(clones >= rotations, "only {clones} clones in {rotations} replacements");
     println!("{clones} clones in {rotations} replacements, none of which failed");
     bed.revoke(NAMESPACE, "gitlab-flux-token").await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

@@ -197,7 +197,7 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
     let complaints = list_complaints(stage, evil, "git-host").await;
     let is_of_secret = |line: &String| line.starts_with("ProviderNotReady") && line.contains("/token can't be read");
     assert!(complaints.iter().all(is_of_secret), "{complaints:?}");
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -248,10 +248,10 @@ async fn many_alerts_and_silent_receivers_keep_no_neighbour_waiting() {
         .apply(scene.kustomization("app", &json!({})))
         .await
         .unwrap();
-    stage.until(CONFIG_MAP, (evil, "a"), |found| found.is_some()).await;
+    stage.wait_for(CONFIG_MAP, (evil, "a"), |found| found.is_some()).await;
     server.wait_for("/silent", |_| true).await.unwrap();
     commit(&files, &[("a.yaml", &config_map("b", "1"))]).await;
-    stage.until(CONFIG_MAP, (evil, "b"), |found| found.is_some()).await;
+    stage.wait_for(CONFIG_MAP, (evil, "b"), |found| found.is_some()).await;
 
     // The neighbour's alert is sent while the silent receivers still block: each call waits for a minute.
     admin.apply(source(alpha, "app")).await.unwrap();
@@ -263,5 +263,5 @@ async fn many_alerts_and_silent_receivers_keep_no_neighbour_waiting() {
         std::future::ready(if waiting <= 8 { Ok(()) } else { Err(waiting) })
     };
     assert_eq!(eventually(SOON, count).await, Ok(()));
-    scene.end().await;
+    scene.shut_down().await;
 }
