@@ -103,7 +103,7 @@ impl TreeCache {
         };
         let load = || async {
             let size = self.store.loaded_size(source, digest)?.max(LEAST);
-            let held = self.room(lane, size, deadline).await?;
+            let held = self.reserve_memory(lane, size, deadline).await?;
             let (store, limits, lane) = (self.store.clone(), self.limits, lane.to_owned());
             let (source, digest) = (source.clone(), digest.to_owned());
             let loading = tokio::task::spawn_blocking(move || {
@@ -133,7 +133,7 @@ impl TreeCache {
         bytes: u64,
         deadline: tokio::time::Instant,
     ) -> Result<HeldBytes, OverBudget> {
-        self.room(lane, bytes.max(LEAST), deadline).await
+        self.reserve_memory(lane, bytes.max(LEAST), deadline).await
     }
 
     /// Returns the memory budget of all trees.
@@ -141,7 +141,12 @@ impl TreeCache {
         &self.budget
     }
 
-    async fn room(&self, lane: &str, bytes: u64, deadline: tokio::time::Instant) -> Result<HeldBytes, OverBudget> {
+    async fn reserve_memory(
+        &self,
+        lane: &str,
+        bytes: u64,
+        deadline: tokio::time::Instant,
+    ) -> Result<HeldBytes, OverBudget> {
         let mut waiting = std::pin::pin!(self.budget.acquire(lane, bytes, deadline));
         // Join the queue first: trees that fall out of use from here on go to the queue.
         if let Poll::Ready(answer) = futures::poll!(&mut waiting) {

@@ -94,7 +94,7 @@ impl TaskTable {
     }
 
     /// Begins to work on a shard unit.
-    pub(crate) fn begin(&self, unit: &ShardUnit) {
+    pub(crate) fn add_unit(&self, unit: &ShardUnit) {
         self.lock_begun().entry(unit.clone()).or_insert_with(|| UnitTasks {
             tasks: TaskTracker::new(),
             end: self.end.child_token(),

@@ -58,7 +58,7 @@ impl LaneTable {
 
     /// Returns the lane of a namespace: its tenant's, the platform's, or its own if it has no tenant. Namespaces without a tenant share one account,
     /// but each has its own limits.
-    pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
+    pub(crate) fn find_lane(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
         self.find_or_make_lane(
             name_share(placement, namespace),
             identity::decide_for_lane(placement, namespace),
@@ -105,7 +105,7 @@ mod tests {
             default_service_account: "default".to_owned(),
             is_protected: false,
         };
-        let named = |name: &str| lanes.of(&unclaimed, name);
+        let named = |name: &str| lanes.find_lane(&unclaimed, name);
         let held = named("held");
         // One lane has all bytes, until another exists.
         let memory = lanes.context.object_memory.clone();

@@ -72,7 +72,7 @@ impl SharedCapacity {
 
 impl ControllerContext {
     /// Returns the budget of a capacity: for all lanes if lanes are tasks, the whole in the hub of processes, or the process's share.
-    pub(crate) fn room(&self, room: SharedCapacity) -> &ByteBudget {
+    pub(crate) fn find_budget(&self, room: SharedCapacity) -> &ByteBudget {
         let [small, large, kept] = self.renderer.rooms();
         let [clusters, requests, watches, words, objects] = self.remote_clusters.rooms();
         match room {

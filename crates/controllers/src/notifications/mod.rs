@@ -88,7 +88,7 @@ fn hand_on(lane: &Arc<Lane>, notification: QueuedNotification) -> Result<(), Str
 }
 
 fn has_alerts(shard: &Shard) -> bool {
-    !shard.caches.of::<Alert>().is_empty()
+    !shard.caches.get::<Alert>().is_empty()
 }
 
 async fn send_one(lane: &Arc<Lane>, notification: &QueuedNotification) {
@@ -122,7 +122,7 @@ async fn list_about(lane: &Lane, news: &AlertEvent) -> Vec<SelectedAlert> {
     let mut shards = lane.list_shards();
     shards.sort_by_key(|shard| shard.namespace != news.object.namespace);
     for shard in shards {
-        let alerts = shard.caches.of::<Alert>().all();
+        let alerts = shard.caches.get::<Alert>().all();
         let look = || {
             let about = alerts.iter().filter(|alert| is_about(alert, news));
             about.take(ALERTS_LOOKED_AT).cloned().collect::<Vec<_>>()
@@ -132,7 +132,7 @@ async fn list_about(lane: &Lane, news: &AlertEvent) -> Vec<SelectedAlert> {
         if about.is_empty() {
             continue;
         }
-        let placement = Arc::new(shard.place().await);
+        let placement = Arc::new(shard.read_placement().await);
         let room = ALERTS_LOOKED_AT.saturating_sub(found.len());
         let seen = about.into_iter().map(|alert| SelectedAlert {
             shard: Arc::clone(&shard),

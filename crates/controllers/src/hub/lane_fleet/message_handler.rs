@@ -71,7 +71,7 @@ impl MessageHandler {
     }
 
     /// Handles a frame. The error names the violation, if no lane would send the frame.
-    pub(super) fn take(&mut self, frame: FromLane) -> Result<(), String> {
+    pub(super) fn handle_frame(&mut self, frame: FromLane) -> Result<(), String> {
         while self.work.try_join_next().is_some() {}
         match frame {
             FromLane::Question { number, question } => self.answer(number, question),
@@ -99,7 +99,7 @@ impl MessageHandler {
                 }
                 let keys = self.read_keys(&to)?;
                 let own = self.read_key(&kind, &namespace, &name)?;
-                if self.find_own(&own).is_some() && self.listeners.keep(&own, to.len()) {
+                if self.find_own(&own).is_some() && self.listeners.record_if_allowed(&own, to.len()) {
                     self.fleet.context.change_subscriptions.listen(&own, keys);
                     // The object that it looked at may have changed before it listened.
                     self.lane.wake(&own);
@@ -115,7 +115,7 @@ impl MessageHandler {
                 if let Some(shard) = self.find_own(&own)
                     && self
                         .turnovers
-                        .keep(&own, turnover.gains.len().saturating_add(turnover.drops.len()))
+                        .record_if_allowed(&own, turnover.gains.len().saturating_add(turnover.drops.len()))
                 {
                     shard.take_turnover(&own, turnover);
                 }
@@ -166,7 +166,7 @@ impl MessageHandler {
             let key = self.read_key(&attempt.kind, &attempt.namespace, &attempt.name);
             key.is_ok_and(|key| self.find_own(&key).is_some())
         };
-        let taken = intake.take(attempts, Instant::now(), is_own, sink);
+        let taken = intake.pass_attempts(attempts, Instant::now(), is_own, sink);
         self.spans = intake;
         taken
     }

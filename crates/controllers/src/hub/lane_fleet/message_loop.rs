@@ -112,7 +112,7 @@ pub(super) async fn read_all(
         let frame = match line.receive().await {
             Ok(Some((frame, bytes))) => {
                 // An endless sender is read slowly: its messages are work for the hub, which all lanes share.
-                tokio::time::sleep(pace.take(bytes, Instant::now())).await;
+                tokio::time::sleep(pace.charge_frame(bytes, Instant::now())).await;
                 match frame {
                     Some(frame) => frame,
                     None => continue,
@@ -136,7 +136,7 @@ pub(super) async fn read_all(
                 lane.outgoing.take_hooked(number, verdict);
                 continue;
             }
-            other => match handler.take(other) {
+            other => match handler.handle_frame(other) {
                 Ok(()) => continue,
                 Err(problem) => return Some(problem),
             },

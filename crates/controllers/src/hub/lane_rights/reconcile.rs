@@ -56,8 +56,8 @@ impl RightsReconciler {
         }
     }
 
-    async fn look(&self) -> (NamespaceState, bool, Placement) {
-        let placement = self.hub.place(&self.namespace).await;
+    async fn observe_namespace(&self) -> (NamespaceState, bool, Placement) {
+        let placement = self.hub.read_placement(&self.namespace).await;
         let state = match self.hub.namespaces.get("", &self.namespace) {
             None => NamespaceState::Unknown,
             Some(found) if found.metadata.deletion_timestamp.is_some() => NamespaceState::Ending,
@@ -79,11 +79,11 @@ impl RightsReconciler {
     }
 
     async fn observe(&mut self) -> Snapshot {
-        let (state, is_worked_in, placement) = self.look().await;
+        let (state, is_worked_in, placement) = self.observe_namespace().await;
         self.seen = Some((state, is_worked_in, placement.clone()));
         let live = self.list_live(&placement);
         let owner = match &placement {
-            Placement::Tenant(tenant) => self.hub.caches.of::<Tenant>().get("", tenant.tenant.as_str()),
+            Placement::Tenant(tenant) => self.hub.caches.get::<Tenant>().get("", tenant.tenant.as_str()),
             _ => None,
         };
         Snapshot {
@@ -195,7 +195,7 @@ impl Reconciler for RightsReconciler {
         Arc::clone(&self.hub.context.rights)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         // observe
         let snapshot = self.observe().await;
         // plan
@@ -205,7 +205,7 @@ impl Reconciler for RightsReconciler {
         self.hub.admit(&self.namespace, self.memory.admitted_account());
         self.hub
             .shared_minting
-            .note(&self.namespace, self.memory.shared_minting());
+            .store_finding(&self.namespace, self.memory.shared_minting());
         // execute and write
         if let Some(identity) = plan.identity {
             let controller = self.hub.act_as(&identity.into(), "").await?;
@@ -227,7 +227,7 @@ impl Reconciler for RightsReconciler {
     }
 
     async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
-        let now = self.look().await;
+        let now = self.observe_namespace().await;
         let news = self.answered.has_news(&self.list_live(&now.2));
         news || self.seen.as_ref() != Some(&now)
     }
@@ -237,7 +237,7 @@ impl Reconciler for RightsReconciler {
         self.memory = Memory::default();
         self.attempt = Attempt::begin(Timestamp::now());
         self.hub.admit(&self.namespace, None);
-        self.hub.shared_minting.note(&self.namespace, None);
+        self.hub.shared_minting.store_finding(&self.namespace, None);
     }
 
     fn exists(&self) -> bool {

@@ -41,7 +41,7 @@ impl TenantReconciler {
     }
 
     fn current(&self) -> Option<Arc<Tenant>> {
-        self.hub.caches.of::<Tenant>().get("", &self.key.name)
+        self.hub.caches.get::<Tenant>().get("", &self.key.name)
     }
 
     /// Returns the namespaces with its label, and its possible objects in them.
@@ -123,7 +123,7 @@ impl Reconciler for TenantReconciler {
         Arc::clone(&self.hub.find_lane(&self.key.namespace).await.limits.work)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(tenant) = self.current() else { return Ok(None) };
         // observe
         let snapshot = self.observe(&tenant);

@@ -56,12 +56,12 @@ impl GeneratorReconciler {
     fn current(&self) -> Option<Arc<ArtifactGenerator>> {
         self.shard
             .caches
-            .of::<ArtifactGenerator>()
+            .get::<ArtifactGenerator>()
             .get(&self.key.namespace, &self.key.name)
     }
 
     async fn observe(&mut self, generator: &ArtifactGenerator) -> &mut Snapshot {
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let lookup = ReferenceLookup::new(&self.shard, &placement);
         if std::mem::take(&mut self.asks_for_loans) {
             let named = observe::list_lent(lookup, generator);
@@ -174,7 +174,7 @@ impl Reconciler for GeneratorReconciler {
         Arc::clone(&self.shard.lane().await.limits.work)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(generator) = self.current() else {
             return Ok(None);
         };
@@ -186,7 +186,7 @@ impl Reconciler for GeneratorReconciler {
         snapshot.memory = plan.memory.clone();
         // execute
         self.store_report(&plan);
-        let writer = ObjectWriter::of(generator.as_ref());
+        let writer = ObjectWriter::new(generator.as_ref());
         if let Some(change) = &plan.finalizer {
             writer.change_finalizer(&self.shard, change).await?;
         }
@@ -228,7 +228,7 @@ impl Reconciler for GeneratorReconciler {
         let (Some(generator), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let lookup = ReferenceLookup::new(&self.shard, &placement);
         let named = observe::list_lent(lookup, &generator);
         self.borrowed_objects.renew(&self.shard, named, |_| {}).await;

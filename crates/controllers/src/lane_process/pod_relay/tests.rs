@@ -22,27 +22,27 @@ async fn a_lane_does_not_outlive_what_it_hears_of_the_hub() {
     let length = Duration::from_secs(8);
     let lease = Lease::new(length);
     let at = |seconds| lease.began + Duration::from_secs(seconds);
-    assert_eq!(lease.end(), at(8));
+    assert_eq!(lease.end_time(), at(8));
     for number in 1..=3 {
         lease.note_sent(number, at(number));
     }
-    assert_eq!(lease.end(), at(8), "saying it is not enough");
+    assert_eq!(lease.end_time(), at(8), "saying it is not enough");
     // The lease counts from the time of the answered message, not from the arrival of the answer.
     lease.confirm_message(2);
-    assert_eq!(lease.end(), at(10));
+    assert_eq!(lease.end_time(), at(10));
     // An answer to an unsent message, or a repeated answer, does not count.
     for number in [77, 1, 2] {
         lease.confirm_message(number);
-        assert_eq!(lease.end(), at(10), "{number}");
+        assert_eq!(lease.end_time(), at(10), "{number}");
     }
     lease.note_sent(78, at(20));
     lease.confirm_message(78);
-    assert_eq!(lease.end(), at(28));
+    assert_eq!(lease.end_time(), at(28));
     // Without answers the relay ends by itself, and not before.
     let (pod, _hub) = line();
     let (_, write) = tokio::io::split(pod);
     let short = Lease::new(Duration::from_millis(40));
-    short.keep(&PodWriter::new(write)).await;
+    short.send_alive(&PodWriter::new(write)).await;
     assert!(short.began.elapsed() >= short.length);
 }
 
