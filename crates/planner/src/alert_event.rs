@@ -125,7 +125,7 @@ pub struct AlertEvent {
 impl AlertEvent {
     /// Makes the notification of an event about an object. The result is empty if the event is not reported: its kind is another, or its reporter is.
     #[must_use]
-    pub fn of(
+    pub fn new(
         (api_version, kind, reporter): (&str, &str, &str),
         metadata: &ObjectMeta,
         event: &Event,

@@ -234,7 +234,7 @@ mod tests {
 
     fn address(namespace: &str) -> ArtifactAddress {
         let digest = format!("sha256:{}", "0a".repeat(32));
-        ArtifactAddress::of("Bucket", (namespace, "app"), &digest).expect("an address")
+        ArtifactAddress::new("Bucket", (namespace, "app"), &digest).expect("an address")
     }
 
     #[tokio::test]

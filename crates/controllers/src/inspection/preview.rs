@@ -162,7 +162,7 @@ impl Preview<'_> {
             origin_revision: None,
         };
         let mut snapshot = Snapshot {
-            attempt: Attempt::begin(Timestamp::now(), &kustomization),
+            attempt: Attempt::new(Timestamp::now(), &kustomization),
             kustomization,
             placement: self.placement.clone(),
             source: SourceFacts::Found {
@@ -214,7 +214,7 @@ impl Preview<'_> {
 
 fn take_answers(snapshot: &mut Snapshot, answers: Vec<Answer>) {
     for answer in answers {
-        if let Some((id, live)) = snapshot.take(answer) {
+        if let Some((id, live)) = snapshot.record_answer(answer) {
             snapshot.live.insert(id, live);
         }
     }

@@ -46,7 +46,7 @@ pub(crate) async fn queue_event<R: Reconciled<Home = Shard>>(shard: &Shard, meta
     }
     let kind = R::KIND;
     let of = (kind.api_version, kind.name, kind.reporter);
-    let Some(news) = AlertEvent::of(of, metadata, event, Timestamp::now()) else {
+    let Some(news) = AlertEvent::new(of, metadata, event, Timestamp::now()) else {
         return;
     };
     let lane = shard.lane().await;

@@ -138,7 +138,7 @@ impl Renderer {
             Err(failure) => (Err(failure), Vec::new(), None, None),
         };
         RenderedWithMemory {
-            rendered: Rendered::of(request, outcome, changed_files),
+            rendered: Rendered::new(request, outcome, changed_files),
             room,
             seen,
         }
@@ -293,7 +293,7 @@ pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> (Re
             (Err(failure), Vec::new(), Vec::new())
         }
     };
-    (Rendered::of(request, outcome, changed_files), resources)
+    (Rendered::new(request, outcome, changed_files), resources)
 }
 
 /// Stops a rendering when it is dropped: the caller has given up, or the rendering has ended.

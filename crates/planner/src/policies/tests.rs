@@ -68,8 +68,11 @@ fn carry_out(snapshot: &mut Snapshot, writes: Vec<Write>) {
             Write::Repair {
                 object, event: None, ..
             } => {
-                let target = Target::of(&object);
-                let known = snapshot.live.iter_mut().find(|known| Target::of(known) == target);
+                let target = Target::from_object(&object);
+                let known = snapshot
+                    .live
+                    .iter_mut()
+                    .find(|known| Target::from_object(known) == target);
                 *known.unwrap() = object;
             }
             other => panic!("nothing was changed: {other:?}"),

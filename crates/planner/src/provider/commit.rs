@@ -147,7 +147,7 @@ fn find_revision(metadata: &BTreeMap<String, String>) -> Option<&str> {
 
 impl CommitStatus {
     /// Makes the status of a commit from an event; `name` is the status's name from an expression.
-    pub(super) fn of(
+    pub(super) fn from_event(
         kind: Kind,
         news: &AlertEvent,
         metadata: &BTreeMap<String, String>,

@@ -71,7 +71,7 @@ pub(crate) fn make_spec() -> Value {
 
 pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
     let generator = make_generator(spec);
-    let attempt = Attempt::begin(start(), &generator.metadata);
+    let attempt = Attempt::new(start(), &generator.metadata);
     let sources = [("repo", make_source("mono", "1")), ("other", make_source("base", "2"))];
     Snapshot {
         is_guarded: true,

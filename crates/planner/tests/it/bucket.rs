@@ -29,7 +29,7 @@ fn make_snapshot(fields: &Value) -> Snapshot {
         "spec": spec,
     }))
     .unwrap();
-    let attempt = Attempt::begin(start(), &repository);
+    let attempt = Attempt::new(start(), &repository);
     let known = json!({ "repository": repository, "placement": tenancy.place("blue"), "attempt": attempt });
     serde_json::from_value(known).unwrap()
 }

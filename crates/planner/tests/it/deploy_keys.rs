@@ -136,7 +136,7 @@ impl World {
 
 /// Runs a round of the shell: keys first, then the plan, on a cluster that accepts its writes; the status is stored.
 fn run_round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan {
-    snapshot.attempt = Attempt::begin(now, &snapshot.surface.metadata);
+    snapshot.attempt = Attempt::new(now, &snapshot.surface.metadata);
     begin_attempt(snapshot);
     for _ in 0..50 {
         let due = list_due(snapshot, now);
@@ -158,7 +158,7 @@ fn run_round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan
                     let mut object = apply.object.0.clone();
                     object["metadata"]["uid"] = json!("child");
                     let answer = tenure_planner::Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
-                    snapshot.live.extend(snapshot.attempt.take(answer));
+                    snapshot.live.extend(snapshot.attempt.record_answer(answer));
                 }
                 other => panic!("{other}"),
             }

@@ -29,7 +29,7 @@ fn make_artifact(source_ref: Value) -> ExternalArtifact {
 fn make_artifact_snapshot(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Snapshot {
     serde_json::from_value(json!({
         "repository": artifact, "placement": make_placement(), "beside": beside,
-        "attempt": external_artifact::Attempt::begin(start(), artifact),
+        "attempt": external_artifact::Attempt::new(start(), artifact),
     }))
     .unwrap()
 }

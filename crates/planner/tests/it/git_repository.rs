@@ -34,7 +34,7 @@ pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
     Snapshot {
         placement: tenancy.place("blue"),
         stored: None,
-        attempt: Attempt::begin(start(), &repository),
+        attempt: Attempt::new(start(), &repository),
         beside: Beside::default(),
         memory: Memory::default(),
         advertised: None,
@@ -56,7 +56,7 @@ pub(crate) fn carry_over(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
         snapshot.repository.status = Some(status.clone());
     }
     if !matches!(plan.next, Next::Again) {
-        snapshot.attempt = Attempt::begin(now, &snapshot.repository);
+        snapshot.attempt = Attempt::new(now, &snapshot.repository);
     }
 }
 
@@ -85,7 +85,7 @@ fn a_status_says_where_an_artifact_is_served_and_is_written_anew_when_that_chang
     let mut at = start();
     let mut plan_url = |snapshot: &mut Snapshot, base: Option<&str>| {
         snapshot.advertised = base.map(|base| base.parse().unwrap());
-        snapshot.attempt = Attempt::begin(at, &snapshot.repository);
+        snapshot.attempt = Attempt::new(at, &snapshot.repository);
         snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
             revision: "master@sha1:1".to_owned(),
         }));
@@ -238,7 +238,7 @@ fn failures_are_reported_once_retried_ever_later_and_keep_the_artifact() {
             .collect(),
     );
     let early = start();
-    snapshot.attempt = Attempt::begin(early, &snapshot.repository);
+    snapshot.attempt = Attempt::new(early, &snapshot.repository);
     assert!(matches!(plan_at(&snapshot, early).steps.as_slice(), [Step::Fetch(_)]));
 }
 

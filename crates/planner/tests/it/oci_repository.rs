@@ -36,7 +36,7 @@ fn make_snapshot(fields: &Value) -> Snapshot {
     Snapshot {
         placement: tenancy.place("blue"),
         stored: None,
-        attempt: Attempt::begin(start(), &repository),
+        attempt: Attempt::new(start(), &repository),
         beside: (),
         memory: Memory::default(),
         advertised: None,

@@ -239,7 +239,7 @@ fn an_administrator_chooses_what_the_account_may_write() {
     let mut snapshot = make_snapshot(json!({}));
     run_until_settled(&mut snapshot);
     snapshot.tenant.metadata.annotations = serde_json::from_value(named("mine")).unwrap();
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
     let (steps, plan) = run_until_settled(&mut snapshot);
     let count = |verb: &str| {
         steps
@@ -409,7 +409,7 @@ fn a_missing_owner_is_reported() {
         // The report disappears with its subject.
         snapshot.tenant.status = Some(status);
         snapshot.tenant.spec.owners.clear();
-        snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+        snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
         let status = run_until_settled(&mut snapshot).1.status;
         let has_condition = |status: TenantStatus| status.conditions.iter().any(|known| known.type_ == "OwnersFound");
         assert!(!status.is_some_and(has_condition), "{owners}");

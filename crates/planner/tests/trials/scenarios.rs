@@ -107,7 +107,7 @@ fn play_scenario(name: &str, scenario: Scenario) -> String {
         settings: scenario.settings,
         least_interval: Duration::from_secs(scenario.least_interval),
         strict_sops: false,
-        attempt: Attempt::begin(now, &kustomization),
+        attempt: Attempt::new(now, &kustomization),
         memory: Memory::default(),
         kustomization,
     };

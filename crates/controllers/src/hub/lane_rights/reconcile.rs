@@ -48,7 +48,7 @@ impl RightsReconciler {
             hub,
             key: Key::of_rights(namespace),
             namespace: namespace.to_owned(),
-            attempt: Attempt::begin(Timestamp::now()),
+            attempt: Attempt::new(Timestamp::now()),
             memory: Memory::default(),
             seen: None,
             answered: KnownObjects::default(),
@@ -110,7 +110,7 @@ impl RightsReconciler {
                 let clients = &self.hub.context.clients;
                 let requests = std::slice::from_ref(request);
                 for answer in execute_steps(clients, controller, requests, None, None).await {
-                    self.answered.take(&mut self.attempt.asked, answer);
+                    self.answered.record_answer(&mut self.attempt.asked, answer);
                 }
             }
             Step::Release(release) => {
@@ -223,7 +223,7 @@ impl Reconciler for RightsReconciler {
 
     fn restart(&mut self) {
         self.answered.clear();
-        self.attempt = Attempt::begin(Timestamp::now());
+        self.attempt = Attempt::new(Timestamp::now());
     }
 
     async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
@@ -235,7 +235,7 @@ impl Reconciler for RightsReconciler {
     fn forget(&mut self) {
         self.answered.forget();
         self.memory = Memory::default();
-        self.attempt = Attempt::begin(Timestamp::now());
+        self.attempt = Attempt::new(Timestamp::now());
         self.hub.admit(&self.namespace, None);
         self.hub.shared_minting.store_finding(&self.namespace, None);
     }

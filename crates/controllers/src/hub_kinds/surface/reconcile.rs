@@ -82,7 +82,7 @@ impl SurfaceReconciler {
             ownership: None,
             keys: BTreeMap::new(),
             access: BTreeMap::new(),
-            attempt: Attempt::begin(Timestamp::now(), &surface.metadata),
+            attempt: Attempt::new(Timestamp::now(), &surface.metadata),
             memory: Memory::default(),
         });
         snapshot.surface = surface.clone();
@@ -129,7 +129,7 @@ impl Reconciler for SurfaceReconciler {
         // execute and write
         let take = |answer| {
             if let Some(snapshot) = &mut self.snapshot {
-                self.answered.take(&mut snapshot.attempt, answer);
+                self.answered.record_answer(&mut snapshot.attempt, answer);
             }
         };
         let event_history = &mut self.event_history;
@@ -145,7 +145,7 @@ impl Reconciler for SurfaceReconciler {
         self.answered.clear();
         match (self.current(), &mut self.snapshot) {
             (Some(surface), Some(snapshot)) => {
-                snapshot.attempt = Attempt::begin(Timestamp::now(), &surface.metadata);
+                snapshot.attempt = Attempt::new(Timestamp::now(), &surface.metadata);
                 deploy_key::begin_attempt(snapshot);
             }
             _ => self.snapshot = None,

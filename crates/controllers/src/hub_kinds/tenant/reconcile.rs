@@ -94,7 +94,7 @@ impl TenantReconciler {
             access_findings: None,
             creation_proof: make_proof(),
             are_policies_in_force: false,
-            attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
+            attempt: Attempt::new(Timestamp::now(), &tenant.metadata),
             memory: Memory::default(),
         });
         snapshot.tenant = tenant.clone();
@@ -147,7 +147,7 @@ impl Reconciler for TenantReconciler {
         // execute and write
         let take = |answer| {
             if let Some(snapshot) = &mut self.snapshot {
-                self.answered.take(&mut snapshot.attempt, answer);
+                self.answered.record_answer(&mut snapshot.attempt, answer);
             }
         };
         let event_history = &mut self.event_history;
@@ -162,7 +162,7 @@ impl Reconciler for TenantReconciler {
     fn restart(&mut self) {
         self.answered.clear();
         match (self.current(), &mut self.snapshot) {
-            (Some(tenant), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &tenant.metadata),
+            (Some(tenant), Some(snapshot)) => snapshot.attempt = Attempt::new(Timestamp::now(), &tenant.metadata),
             _ => self.snapshot = None,
         }
     }

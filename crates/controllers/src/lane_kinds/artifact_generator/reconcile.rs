@@ -89,7 +89,7 @@ impl GeneratorReconciler {
             cycle,
             live,
             stored,
-            attempt: attempt.unwrap_or_else(|| Attempt::begin(Timestamp::now(), &generator.metadata)),
+            attempt: attempt.unwrap_or_else(|| Attempt::new(Timestamp::now(), &generator.metadata)),
             memory: memory.unwrap_or_default(),
         })
     }
@@ -130,7 +130,7 @@ impl GeneratorReconciler {
         let answers = execute_steps(&context.clients, &client, &requests, plan.deadline, None).await;
         if let Some(snapshot) = &mut self.snapshot {
             for answer in answers {
-                self.answered.take(&mut snapshot.attempt, answer);
+                self.answered.record_answer(&mut snapshot.attempt, answer);
             }
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Reconciler for GeneratorReconciler {
         self.asks_for_loans = true;
         match (self.current(), &mut self.snapshot) {
             (Some(generator), Some(snapshot)) => {
-                snapshot.attempt = Attempt::begin(Timestamp::now(), &generator.metadata);
+                snapshot.attempt = Attempt::new(Timestamp::now(), &generator.metadata);
             }
             _ => self.snapshot = None,
         }

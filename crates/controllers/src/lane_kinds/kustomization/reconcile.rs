@@ -186,7 +186,7 @@ impl KustomizationReconciler {
                 owners: BTreeMap::new(),
                 rivals: BTreeMap::new(),
                 survey: None,
-                attempt: Attempt::begin(Timestamp::now(), kustomization),
+                attempt: Attempt::new(Timestamp::now(), kustomization),
                 memory: Memory::default(),
             })
         });
@@ -205,7 +205,10 @@ impl KustomizationReconciler {
     }
 
     fn take_answer(&mut self, answer: Answer) {
-        let live = self.snapshot.as_mut().and_then(|snapshot| snapshot.take(answer));
+        let live = self
+            .snapshot
+            .as_mut()
+            .and_then(|snapshot| snapshot.record_answer(answer));
         if let Some((id, live)) = live {
             self.record_answer(id, live);
         }

@@ -123,7 +123,7 @@ mod tests {
             origin,
             confidential: true,
         };
-        Rendered::of(&request, Ok(vec![rendered]), vec!["secret.yaml".to_owned()])
+        Rendered::new(&request, Ok(vec![rendered]), vec!["secret.yaml".to_owned()])
     }
 
     #[test]

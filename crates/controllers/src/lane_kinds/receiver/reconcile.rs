@@ -49,7 +49,7 @@ impl ReceiverReconciler {
             placement: placement.clone(),
             is_outdated,
             has_listener: self.shard.context.receiver_endpoint.has_listener(),
-            attempt: Attempt::begin(receiver),
+            attempt: Attempt::new(receiver),
             memory: Memory::default(),
         });
         snapshot.receiver = receiver.clone();
@@ -124,7 +124,7 @@ impl Reconciler for ReceiverReconciler {
 
     fn restart(&mut self) {
         match (self.current(), &mut self.snapshot) {
-            (Some(receiver), Some(snapshot)) => snapshot.attempt = Attempt::begin(receiver.as_ref()),
+            (Some(receiver), Some(snapshot)) => snapshot.attempt = Attempt::new(receiver.as_ref()),
             _ => self.snapshot = None,
         }
     }

@@ -60,7 +60,7 @@ impl<S: Fetching> SourceReconciler<S> {
             placement: placement.clone(),
             stored: None,
             beside: S::Beside::default(),
-            attempt: Attempt::begin(Timestamp::now(), repository),
+            attempt: Attempt::new(Timestamp::now(), repository),
             memory: Memory::default(),
             advertised: self.shard.context.advertised.clone(),
             least_interval,
@@ -131,7 +131,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
                 Err(_) => {}
             }
             if let Some(snapshot) = &mut self.snapshot {
-                snapshot.take(answer);
+                snapshot.record_answer(answer);
             }
             if new {
                 self.shard.wake_dependents(&self.key);
@@ -155,7 +155,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
     fn restart(&mut self) {
         match (self.current(), &mut self.snapshot) {
             (Some(repository), Some(snapshot)) => {
-                snapshot.attempt = Attempt::begin(Timestamp::now(), repository.as_ref())
+                snapshot.attempt = Attempt::new(Timestamp::now(), repository.as_ref())
             }
             _ => self.snapshot = None,
         }
