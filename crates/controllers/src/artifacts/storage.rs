@@ -80,7 +80,7 @@ impl ArtifactStorage {
             lane: lane.to_owned(),
             memory: self.fetches.clone(),
             unpacking: self.unpacking.clone(),
-            trees: self.trees.budget().room(),
+            trees: self.trees.budget().process_limits(),
         }
     }
 

@@ -109,10 +109,10 @@ mod tests {
         let held = named("held");
         // One lane has all bytes, until another exists.
         let memory = lanes.context.object_memory.clone();
-        assert_eq!(memory.room().lane, memory.whole().all);
+        assert_eq!(memory.process_limits().lane, memory.whole().all);
         // But not all of the disk, where archives stay.
         let disk = lanes.context.artifact_storage.store.disk();
-        assert_eq!(disk.room().lane, disk.whole().lane);
+        assert_eq!(disk.process_limits().lane, disk.whole().lane);
         let permit = Arc::clone(&named("works").limits.work).try_acquire_owned().unwrap();
         for number in 0..10_000 {
             named(&format!("team-{number}"));
@@ -121,7 +121,7 @@ mod tests {
         assert!(names(&lanes) <= FEW, "{}", names(&lanes));
         assert!(Arc::ptr_eq(&held, &named("held")));
         assert_eq!(
-            lanes.context.object_memory.room().lane,
+            lanes.context.object_memory.process_limits().lane,
             lanes.context.object_memory.whole().lane
         );
         // Each namespace without a tenant has its own limits and its own event queues.

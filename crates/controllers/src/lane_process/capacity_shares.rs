@@ -136,7 +136,7 @@ impl Keeper {
                             Some(fact) => self.handle_event(fact),
                             None => return,
                         },
-                        () = budget.changed() => {}
+                        () = budget.wait_for_change() => {}
                         () = sleep => {}
                     }
                 }

@@ -83,7 +83,7 @@ impl ObjectMemory {
 
     /// Takes memory for an attempt, and waits for it until the deadline. Without memory, every object is refused.
     pub(crate) async fn reserve_memory(&self, lane: &str, deadline: Instant) {
-        let room = self.budget.room();
+        let room = self.budget.process_limits();
         let bytes = self.taken().needed.max(LEAST).min(room.lane).min(room.all);
         let held = self.budget.acquire(lane, bytes, deadline).await.ok();
         let mut taken = self.taken();
@@ -153,7 +153,7 @@ impl ObjectMemory {
         let mut taken = self.taken();
         let all = taken.live.saturating_add(taken.answers).saturating_add(bytes);
         taken.needed = taken.needed.max(all);
-        let room = self.budget.room();
+        let room = self.budget.process_limits();
         let Some(held) = &mut taken.held else {
             return Err(OverBudget::Full {
                 what: room.what,
@@ -175,7 +175,7 @@ impl ObjectMemory {
         if !self.budget.is_part() {
             return;
         }
-        let room = self.budget.room();
+        let room = self.budget.process_limits();
         let take = || {
             let mut taken = self.taken();
             let all = taken.live.saturating_add(taken.answers).saturating_add(bytes);

@@ -215,7 +215,7 @@ impl LaneFleet {
             *least = now_has.map_or(0, |(_, bytes)| *bytes).min(*least);
             *least > 0
         });
-        let budget = self.context.find_budget(room).room();
+        let budget = self.context.find_budget(room).process_limits();
         let waited = now.saturating_duration_since(scarcity.since);
         let holder = find_holder(budget.all, waited, &scarcity.least);
         let holder = holder.and_then(|name| holders.iter().find(|(lane, _)| lane.name == name));
