@@ -68,7 +68,7 @@ impl StreamEnd {
     }
 
     /// Ends the stream.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_stream(&self) {
         self.over.store(true, Ordering::Release);
         self.waker.wake();
     }

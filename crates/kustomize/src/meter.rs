@@ -29,7 +29,7 @@ pub(crate) fn spent_message(spent: Spent) -> String {
 
 /// Returns the error of a build that exceeded its budget. `met` is the error that ended the build, which tells the place.
 pub(crate) fn spent_error(spent: Spent, met: Option<&Error>, directory: &str) -> Error {
-    let place = met.and_then(Error::place);
+    let place = met.and_then(Error::describe_place);
     let place = place.unwrap_or_else(|| crate::error::show_directory(directory).to_owned());
     match spent {
         Spent::Stopped => Error::Stopped { place },
@@ -52,7 +52,7 @@ pub(crate) fn start_metering(budget: Budget, stop: &Stop) -> Metering {
 
 impl Metering {
     /// Returns the bytes and steps that the build has used so far.
-    pub(crate) fn used(&self) -> Budget {
+    pub(crate) fn read_use(&self) -> Budget {
         let Allowance { bytes, steps } = self.0.used();
         Budget { bytes, steps }
     }
@@ -93,7 +93,7 @@ mod tests {
         };
         let metering = start_metering(budget, &Stop::NEVER);
         count_bytes(2 << 20);
-        assert_eq!((metering.used().bytes, check()), (2 << 20, Ok(())));
+        assert_eq!((metering.read_use().bytes, check()), (2 << 20, Ok(())));
         count_bytes(2 << 20);
         assert!(check().unwrap_err().contains("makes more than 3 MiB"));
         drop(metering);

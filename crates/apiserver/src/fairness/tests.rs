@@ -128,7 +128,7 @@ async fn namespaces_of_one_tenant_have_one_share() {
     assert_eq!(watches.len(), 8);
     assert!(fairness.watch(&account("green", "x")).is_ok());
     let turns = |namespace: &str| fairness.step_limiter(&account(namespace, "x")).expect("turns");
-    let _taken = turns("blue-1").take().await;
+    let _taken = turns("blue-1").acquire_permits().await;
     let (blue, green) = (turns("blue-2"), turns("green"));
     let other = blue.take();
     assert!(

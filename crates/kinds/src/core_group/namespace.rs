@@ -25,7 +25,7 @@ pub(super) static NAMESPACE: Kind = Kind {
     validate_status: |value, _, errors| validate_phase(value, errors),
     warnings: |new, old| warn_of_pod_security(new, old).into_iter().collect(),
     cells: show,
-    ..Kind::named("", "Namespace", "namespaces")
+    ..Kind::new("", "Namespace", "namespaces")
 };
 
 /// The label that lets selectors name a namespace.
