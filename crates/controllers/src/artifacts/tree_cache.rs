@@ -291,7 +291,7 @@ mod tests {
             self.trees.load((source, digest), lane, deadline).await
         }
 
-        fn loaded(&self) -> usize {
+        fn count_loaded(&self) -> usize {
             let cached = self.trees.lock_cache();
             cached.values().filter(|cached| cached.slot.get().is_some()).count()
         }
@@ -313,13 +313,13 @@ mod tests {
         drop(bed.load(a, "one").await.unwrap());
         assert_eq!(bed.budget.held(), one);
         drop(bed.load(b, "one").await.unwrap());
-        assert_eq!((bed.loaded(), bed.budget.held_by("one")), (2, 2 * one));
+        assert_eq!((bed.count_loaded(), bed.budget.held_by("one")), (2, 2 * one));
         // The lane is full: the unused one of its two trees is dropped.
         let other = bed.load(c, "one").await.unwrap();
-        assert_eq!((bed.loaded(), bed.budget.held()), (2, 2 * one));
+        assert_eq!((bed.count_loaded(), bed.budget.held()), (2, 2 * one));
         // Another lane has its own memory, and takes nothing from this one.
         drop(bed.load(b, "two").await.unwrap());
-        assert_eq!((bed.loaded(), bed.budget.held()), (3, 3 * one));
+        assert_eq!((bed.count_loaded(), bed.budget.held()), (3, 3 * one));
         // All memory is taken, and two of the three trees are in use.
         drop(bed.load(d, "three").await.unwrap());
         assert_eq!((bed.budget.held_by("two"), bed.budget.held_by("three")), (0, one));
