@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_is_told_of_room() {
+    async fn a_waiting_charge_gets_released_capacity() {
         let ledger = ByteLedger::new(10 * KIB, 100 * KIB);
         let account = ledger.open();
         let held = account.try_charge(8 * KIB).unwrap();

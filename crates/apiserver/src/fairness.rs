@@ -149,7 +149,7 @@ impl<T> PerMemoryUse<T> {
         }
     }
 
-    pub(crate) fn of(&self, held: MemoryUse) -> &T {
+    pub(crate) fn get(&self, held: MemoryUse) -> &T {
         match held {
             MemoryUse::Answers => &self.answers,
             MemoryUse::Bodies => &self.bodies,
@@ -237,7 +237,7 @@ impl Fairness {
     pub(crate) fn new(bounds: Bounds, ledgers: PerMemoryUse<Arc<ByteLedger>>, find_tenant: FindTenant) -> Self {
         Self {
             find_tenant,
-            exempt: PerMemoryUse::new(|held| ledgers.of(held).open_exempt()),
+            exempt: PerMemoryUse::new(|held| ledgers.get(held).open_exempt()),
             ledgers,
             total: Semaphore::new(bounds.total),
             watches: Arc::new(Semaphore::new(bounds.watches)),
@@ -263,7 +263,7 @@ impl Fairness {
                 held: Some((permits, share)),
             });
         }
-        let waiting: Vec<Waiting<'_>> = share.levels().map(|share| Waiting::enter(&share.waiting)).collect();
+        let waiting: Vec<Waiting<'_>> = share.levels().map(|share| Waiting::count_in(&share.waiting)).collect();
         if waiting.iter().any(|waiting| waiting.others >= self.bounds.waiting) {
             return Err(self.count_rejected());
         }
@@ -309,7 +309,7 @@ impl Fairness {
 
     /// Returns the bytes of all users that are held for this reason.
     pub(crate) fn ledger(&self, held: MemoryUse) -> &ByteLedger {
-        self.ledgers.of(held)
+        self.ledgers.get(held)
     }
 
     /// Takes a permit for a watch of `user`.
@@ -368,10 +368,10 @@ impl Fairness {
         let depth = parent.as_ref().map_or(0, |parent| parent.levels().count());
         let part = |whole: usize| share_at_depth(whole, depth);
         let accounts = PerMemoryUse::new(|held| {
-            let account = known.and_then(|known| known.accounts.of(held).upgrade());
+            let account = known.and_then(|known| known.accounts.get(held).upgrade());
             account.unwrap_or_else(|| match &parent {
-                Some(parent) => self.ledgers.of(held).open_within(parent.accounts.of(held), part),
-                None => self.ledgers.of(held).open(),
+                Some(parent) => self.ledgers.get(held).open_within(parent.accounts.get(held), part),
+                None => self.ledgers.get(held).open(),
             })
         });
         let long = known.and_then(|known| known.long.upgrade());
@@ -388,7 +388,7 @@ impl Fairness {
         });
         let known = CachedUser {
             share: Arc::downgrade(&share),
-            accounts: PerMemoryUse::new(|held| Arc::downgrade(share.accounts.of(held))),
+            accounts: PerMemoryUse::new(|held| Arc::downgrade(share.accounts.get(held))),
             long: Arc::downgrade(&share.long),
             line: Arc::downgrade(&share.line),
         };
@@ -426,8 +426,8 @@ impl UserPermit<'_> {
     /// Returns the account to which bytes of this request are charged.
     pub(crate) fn account(&self, held: MemoryUse) -> &Arc<Account> {
         match &self.held {
-            Some((_, share)) => share.accounts.of(held),
-            None => self.fairness.exempt.of(held),
+            Some((_, share)) => share.accounts.get(held),
+            None => self.fairness.exempt.get(held),
         }
     }
 
@@ -466,7 +466,7 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    fn enter(count: &'a AtomicUsize) -> Self {
+    fn count_in(count: &'a AtomicUsize) -> Self {
         let others = count.fetch_add(1, Ordering::Relaxed);
         Self { count, others }
     }

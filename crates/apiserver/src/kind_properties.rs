@@ -243,7 +243,7 @@ fn builtin_typing(api_version: &str, kind: &str) -> Typing {
     let schema = match cached {
         Some(schema) => schema,
         None => {
-            let definitions = BuiltinSchemas::shared().openapi_definitions(api_version);
+            let definitions = BuiltinSchemas::instance().openapi_definitions(api_version);
             // The data is part of the program. If it is unreadable, field ownership uses deduced types.
             let built = Schema::from_openapi(&definitions).map_or_else(|_| Schema::deduced(), Arc::new);
             TYPES.write().entry(api_version.to_owned()).or_insert(built).clone()
@@ -313,5 +313,5 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
 
 /// Checks whether a built-in kind of this name exists in this version.
 pub(crate) fn is_known(api_version: &str, kind: &str) -> bool {
-    BuiltinSchemas::shared().definition_name(api_version, kind).is_some()
+    BuiltinSchemas::instance().definition_name(api_version, kind).is_some()
 }

@@ -269,7 +269,7 @@ impl ApiService {
             remote: self.remote,
             now: self.shared.cluster.registry.now(),
         };
-        let trail = AuditRecord::begin(self.shared.audit.as_ref(), &arrival);
+        let trail = AuditRecord::begin_record(self.shared.audit.as_ref(), &arrival);
         let ending = trail.guard_end();
         let mut holding = Holding::default();
         let answering = self.answer_request(counted, query, &arrival, body, (&warnings, &trail), &mut holding);

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn the_revision_lands_in_metadata_only() {
         let object = json!({"apiVersion": "v1", "data": {"metadata": {"resourceVersion": "x"}}, "metadata": {"name": "a", "resourceVersion": "3"}});
-        let bytes = encode(&object).unwrap().at(42);
+        let bytes = encode(&object).unwrap().with_revision(42);
         let read: Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(read["metadata"], json!({"name": "a", "resourceVersion": "42"}));
         assert_eq!(read["data"]["metadata"]["resourceVersion"], "x");

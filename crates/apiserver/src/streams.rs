@@ -68,7 +68,7 @@ impl StreamEnd {
     }
 
     /// Ends the stream.
-    pub(crate) fn end(&self) {
+    pub(crate) fn end_stream(&self) {
         self.over.store(true, Ordering::Release);
         self.waker.wake();
     }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn everybody_is_heard_before_the_connection_sends() {
+    async fn all_streams_are_polled_before_the_connection_sends() {
         const STREAMS: usize = 50;
         let mut streams = Streams::default();
         let opened = streams.stream_executor();

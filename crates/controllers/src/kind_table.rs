@@ -23,19 +23,22 @@ pub(crate) struct KindTable {
 /// Returns all kinds.
 pub(crate) fn list_kinds() -> KindTable {
     KindTable {
-        hub: vec![KindEntry::of::<Tenant>(), KindEntry::of::<Surface>()],
+        hub: vec![KindEntry::new::<Tenant>(), KindEntry::new::<Surface>()],
         lane: vec![
-            KindEntry::of::<GitRepository>(),
-            KindEntry::of::<OciRepository>(),
-            KindEntry::of::<Bucket>(),
-            KindEntry::of::<ArtifactGenerator>(),
-            KindEntry::of::<ExternalArtifact>(),
-            KindEntry::of::<Kustomization>(),
-            KindEntry::of::<Receiver>(),
-            KindEntry::of::<Provider>(),
-            KindEntry::of::<Alert>(),
+            KindEntry::new::<GitRepository>(),
+            KindEntry::new::<OciRepository>(),
+            KindEntry::new::<Bucket>(),
+            KindEntry::new::<ArtifactGenerator>(),
+            KindEntry::new::<ExternalArtifact>(),
+            KindEntry::new::<Kustomization>(),
+            KindEntry::new::<Receiver>(),
+            KindEntry::new::<Provider>(),
+            KindEntry::new::<Alert>(),
         ],
-        access: vec![KindEntry::of::<AccessProvider>(), KindEntry::of::<FluxAccessRequest>()],
+        access: vec![
+            KindEntry::new::<AccessProvider>(),
+            KindEntry::new::<FluxAccessRequest>(),
+        ],
     }
 }
 

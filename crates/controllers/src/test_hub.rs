@@ -53,7 +53,7 @@ impl TestHub {
             "metadata": { "name": tenant, "uid": format!("uid-{tenant}"), "resourceVersion": revision }, "spec": { "owners": [] },
             "status": { "spaces": spaces, "size": namespaces.len(), "state": "Active" } });
         let object: Tenant = serde_json::from_value(object).unwrap();
-        self.hub.caches.of::<Tenant>().observe(object);
+        self.hub.caches.get::<Tenant>().observe(object);
         self.hub.take_tenant(tenant);
     }
 
@@ -81,7 +81,7 @@ impl TestHub {
     pub(crate) fn make_fleet(&self) -> Arc<LaneFleet> {
         let overview = Arc::downgrade(&self.hub) as Weak<dyn HubOverview>;
         let (end, farewell) = (CancellationToken::new(), CancellationToken::new());
-        let fleet = LaneFleet::of(
+        let fleet = LaneFleet::from_config(
             &self.config,
             (overview, &self.hub.context, &self.hub.lane_kinds),
             &TaskTracker::new(),

@@ -59,26 +59,26 @@ pub(crate) struct Reply {
 
 impl Call {
     pub(crate) fn get(below: impl Into<String>) -> Self {
-        Self::of(Method::GET, below, None)
+        Self::new(Method::GET, below, None)
     }
 
     pub(crate) fn post(below: impl Into<String>, body: Value) -> Self {
-        Self::of(Method::POST, below, Some(Body::Json(body)))
+        Self::new(Method::POST, below, Some(Body::Json(body)))
     }
 
     pub(crate) fn post_form(below: impl Into<String>, pairs: Vec<(&'static str, SecretBytes)>) -> Self {
-        Self::of(Method::POST, below, Some(Body::Form(pairs)))
+        Self::new(Method::POST, below, Some(Body::Form(pairs)))
     }
 
     pub(crate) fn put(below: impl Into<String>, body: Value) -> Self {
-        Self::of(Method::PUT, below, Some(Body::Json(body)))
+        Self::new(Method::PUT, below, Some(Body::Json(body)))
     }
 
     pub(crate) fn delete(below: impl Into<String>) -> Self {
-        Self::of(Method::DELETE, below, None)
+        Self::new(Method::DELETE, below, None)
     }
 
-    fn of(method: Method, below: impl Into<String>, body: Option<Body>) -> Self {
+    fn new(method: Method, below: impl Into<String>, body: Option<Body>) -> Self {
         Self {
             method,
             below: below.into(),

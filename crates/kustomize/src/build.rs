@@ -145,7 +145,7 @@ fn build_tree(
             previous.any(|(name, _, _)| name.is_empty() == is_empty)
         };
         if has_named(true) && has_named(false) {
-            return Err(builder.transform_error(crate::collection::Trouble::of(
+            return Err(builder.transform_error(crate::collection::Trouble::new(
                 resource,
                 "the resource had a name, then none, and was renamed",
             )));
@@ -157,14 +157,14 @@ fn build_tree(
         };
         let in_names = commas(|(name, _, _)| name);
         if in_names != commas(|(_, namespace, _)| namespace) || in_names != commas(|(_, _, kind)| kind) {
-            return Err(builder.transform_error(crate::collection::Trouble::of(
+            return Err(builder.transform_error(crate::collection::Trouble::new(
                 resource,
                 "a resource whose name has a comma can't be renamed",
             )));
         }
         // Lists need no name.
         if resource.name().is_empty() && !resource.kind().ends_with("List") || resource.kind().is_empty() {
-            return Err(builder.transform_error(crate::collection::Trouble::of(
+            return Err(builder.transform_error(crate::collection::Trouble::new(
                 resource,
                 "a patch left the resource without kind or name",
             )));
@@ -223,7 +223,7 @@ fn build_tree(
             },
             resource: resource.current_id().to_string(),
             message: if resource.is_confidential() {
-                crate::collection::NOT_SAID.to_owned()
+                crate::collection::HIDDEN_REASON.to_owned()
             } else {
                 problem.message
             },
@@ -235,7 +235,7 @@ fn build_tree(
 
 /// Checks the budget before the next resource of a build.
 fn go_on(builder: &Builder<'_>, resource: &Resource) -> Result<(), Error> {
-    meter::check().map_err(|message| builder.transform_error(crate::collection::Trouble::of(resource, message)))
+    meter::check().map_err(|message| builder.transform_error(crate::collection::Trouble::new(resource, message)))
 }
 
 /// Marks each resource that contains a part of a confidential file. If no part of such a file is seen in any resource, its content may be

@@ -24,13 +24,13 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
-    pub(crate) fn of(resource: &Resource, message: impl Into<String>) -> Self {
+    pub(crate) fn new(resource: &Resource, message: impl Into<String>) -> Self {
         Trouble {
             id: resource.current_id().to_string(),
             source: resource.node.source,
             line: resource.node.line,
             message: if resource.is_confidential() {
-                NOT_SAID.to_owned()
+                HIDDEN_REASON.to_owned()
             } else {
                 message.into()
             },
@@ -39,7 +39,7 @@ impl Trouble {
 }
 
 /// The message for a failed operation on a Secret. The reason is left out, because it could quote the Secret's content.
-pub(crate) const NOT_SAID: &str =
+pub(crate) const HIDDEN_REASON: &str =
     "this can't be done with what the Secret holds; it is not said why, since that could quote it";
 
 impl Collection {
@@ -61,7 +61,7 @@ impl Collection {
         for resource in &self.list {
             let id = resource.current_id();
             if !known.insert(id.clone().into_key()) {
-                return Err(Trouble::of(
+                return Err(Trouble::new(
                     resource,
                     format!("may not add resource with an already registered id: {id}"),
                 ));
@@ -91,7 +91,7 @@ impl Collection {
                 let place = first.map_or(String::new(), |other| {
                     format!(", first on line {} of its file", other.node.line)
                 });
-                return Err(Trouble::of(
+                return Err(Trouble::new(
                     &resource,
                     format!("may not add resource with an already registered id: {id}{place}"),
                 ));
@@ -106,12 +106,12 @@ impl Collection {
     /// # Errors
     /// If the behavior of the generator doesn't fit the existing resources.
     pub(crate) fn absorb(&mut self, mut resource: Resource) -> Result<(), Trouble> {
-        meter::check().map_err(|message| Trouble::of(&resource, message))?;
+        meter::check().map_err(|message| Trouble::new(&resource, message))?;
         let id = resource.current_id();
         let matches = self.matching_any(|known| known.same_as(&id));
         let behavior = resource.notes.behavior;
         match matches.as_slice() {
-            [] if matches!(behavior, Behavior::Merge | Behavior::Replace) => Err(Trouble::of(
+            [] if matches!(behavior, Behavior::Merge | Behavior::Replace) => Err(Trouble::new(
                 &resource,
                 format!("id {id} does not exist; cannot merge or replace"),
             )),
@@ -138,13 +138,13 @@ impl Collection {
                             "id {id} exists; can not use behavior: '{}', behavior must be merge or replace",
                             behavior.name()
                         );
-                        return Err(Trouble::of(&resource, message));
+                        return Err(Trouble::new(&resource, message));
                     }
                 }
                 *old = resource;
                 Ok(())
             }
-            _ => Err(Trouble::of(
+            _ => Err(Trouble::new(
                 &resource,
                 format!("found multiple objects that could accept merge of {id}"),
             )),

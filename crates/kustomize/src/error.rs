@@ -203,7 +203,7 @@ impl Error {
     }
 
     /// Returns the place of the error as text; `None` if it is unknown.
-    pub(crate) fn place(&self) -> Option<String> {
+    pub(crate) fn describe_place(&self) -> Option<String> {
         match self {
             Error::Field { path, line, field, .. } | Error::Unsupported { path, line, field, .. } => {
                 Some(format!("{path}:{line}: {field}"))
@@ -227,9 +227,9 @@ impl Error {
             } => Some(format!("{step}, in {resource} ({path}:{line})")),
             Error::Missing { path, .. } | Error::Limit { path, .. } => Some(path.clone()),
             Error::InBase { chain, source } => source
-                .place()
+                .describe_place()
                 .map(|place| format!("{place} (reached through {})", chain.join(" -> "))),
-            Error::Several(errors) => errors.iter().find_map(Error::place),
+            Error::Several(errors) => errors.iter().find_map(Error::describe_place),
             _ => None,
         }
     }

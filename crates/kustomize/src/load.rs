@@ -10,7 +10,7 @@ use go_yaml::read::{Lines, ReadError, Source, first_document, split_documents};
 use go_yaml::scalar::Dialect;
 use go_yaml::{json, merge_keys, utf16};
 
-use crate::collection::NOT_SAID;
+use crate::collection::HIDDEN_REASON;
 use crate::error::{Error, show_directory};
 use crate::meter;
 use crate::options::{Limits, LoadRestrictor};
@@ -332,7 +332,7 @@ impl<'tree> Loader<'tree> {
                     path: path.to_owned(),
                     line: problem.line,
                     message: if item.get("kind").map_or("", Node::text) == "Secret" {
-                        NOT_SAID.to_owned()
+                        HIDDEN_REASON.to_owned()
                     } else {
                         problem.message
                     },

@@ -6,7 +6,7 @@ use go_yaml::json::resource_value;
 use go_yaml::read::Lines;
 use serde_json::Value;
 
-use crate::collection::NOT_SAID;
+use crate::collection::HIDDEN_REASON;
 use crate::error::Error;
 use crate::load::Loader;
 use crate::options::{Limits, LoadRestrictor};
@@ -40,7 +40,7 @@ pub fn read_manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<Bui
                 path: path.to_owned(),
                 line: problem.line,
                 message: if resource.is_confidential() {
-                    NOT_SAID.to_owned()
+                    HIDDEN_REASON.to_owned()
                 } else {
                     problem.message
                 },

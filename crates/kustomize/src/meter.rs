@@ -29,7 +29,7 @@ pub(crate) fn spent_message(spent: Spent) -> String {
 
 /// Returns the error of a build that exceeded its budget. `met` is the error that ended the build, which tells the place.
 pub(crate) fn spent_error(spent: Spent, met: Option<&Error>, directory: &str) -> Error {
-    let place = met.and_then(Error::place);
+    let place = met.and_then(Error::describe_place);
     let place = place.unwrap_or_else(|| crate::error::show_directory(directory).to_owned());
     match spent {
         Spent::Stopped => Error::Stopped { place },
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_spent_is_said_in_words() {
+    fn exceeded_budgets_are_reported_in_words() {
         let budget = Budget {
             bytes: 3 << 20,
             steps: 10_000,

@@ -106,7 +106,7 @@ impl PreparedPatch {
     }
 
     fn apply_json(&self, resource: &mut Resource, operations: &[Operation]) -> Result<(), Trouble> {
-        let before = Trouble::of(resource, "");
+        let before = Trouble::new(resource, "");
         let fail = |message: String| Trouble {
             id: before.id.clone(),
             source: before.source,
@@ -159,7 +159,7 @@ fn merge_targeted(resource: &mut Resource, patch: &Resource) -> Result<(), Troub
 
 /// Merges one strategic merge patch; the resource keeps its name, namespace and kind unless the patch may change them.
 fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
-    let place = Trouble::of(resource, "");
+    let place = Trouble::new(resource, "");
     let (name, namespace, kind) = (
         resource.name().to_owned(),
         resource.namespace().to_owned(),

@@ -254,7 +254,7 @@ impl Resource {
         let annotations = self.node.find_at(&["metadata", "annotations"]);
         if annotations.is_some_and(|annotations| !annotations.is_map() && !annotations.is_null()) {
             let message = "metadata.annotations must be a mapping: buildMetadata notes the origin there";
-            return Err(Trouble::of(self, message));
+            return Err(Trouble::new(self, message));
         }
         self.notes.origin = Some(origin);
         Ok(())

@@ -92,8 +92,8 @@ impl Action {
 pub(crate) fn hash_names(resources: &mut Collection) -> Result<(), Trouble> {
     for resource in resources.list.iter_mut().filter(|resource| resource.notes.needs_hash) {
         check_hashed_kind(resource)?;
-        let hash = crate::generate::hash_content(resource).map_err(|message| Trouble::of(resource, message))?;
-        meter::check().map_err(|message| Trouble::of(resource, message))?;
+        let hash = crate::generate::hash_content(resource).map_err(|message| Trouble::new(resource, message))?;
+        meter::check().map_err(|message| Trouble::new(resource, message))?;
         resource.store_previous_id();
         let name = format!("{}-{hash}", resource.name());
         resource.set_name(&name);
@@ -117,7 +117,7 @@ fn check_hashed_kind(resource: &Resource) -> Result<(), Trouble> {
     // This message is also safe for a former Secret, because it quotes no content.
     Err(Trouble {
         message: message.to_owned(),
-        ..Trouble::of(resource, "")
+        ..Trouble::new(resource, "")
     })
 }
 

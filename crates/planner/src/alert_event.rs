@@ -13,7 +13,7 @@ use crate::list_limits::{EVENT_MESSAGE_BYTES, EVENT_METADATA_BYTES};
 use crate::plan::{Event, EventKind, EventPlace};
 
 /// The kinds whose events are reported, and their API groups. Tenure emits no events about other kinds.
-pub const TOLD: [(&str, &str); 6] = [
+pub const REPORTED_KINDS: [(&str, &str); 6] = [
     ("GitRepository", "source.toolkit.fluxcd.io"),
     ("OCIRepository", "source.toolkit.fluxcd.io"),
     ("Bucket", "source.toolkit.fluxcd.io"),
@@ -125,14 +125,14 @@ pub struct AlertEvent {
 impl AlertEvent {
     /// Makes the notification of an event about an object. The result is empty if the event is not reported: its kind is another, or its reporter is.
     #[must_use]
-    pub fn of(
+    pub fn new(
         (api_version, kind, reporter): (&str, &str, &str),
         metadata: &ObjectMeta,
         event: &Event,
         now: Timestamp,
     ) -> Option<Self> {
         let group = api_version.split('/').next().unwrap_or_default();
-        let is_alerted = TOLD.contains(&(kind, group)) && event.place == EventPlace::Beside;
+        let is_alerted = REPORTED_KINDS.contains(&(kind, group)) && event.place == EventPlace::Beside;
         if !is_alerted || is_kept_back(kind, &event.reason) {
             return None;
         }

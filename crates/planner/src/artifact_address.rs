@@ -41,7 +41,7 @@ pub struct ArtifactAddress {
 impl ArtifactAddress {
     /// Returns the address of an object's artifact; nothing for an object that has no address.
     #[must_use]
-    pub fn of(kind: &str, (namespace, name): (&str, &str), digest: &str) -> Option<Self> {
+    pub fn new(kind: &str, (namespace, name): (&str, &str), digest: &str) -> Option<Self> {
         let (kind, resource) = KINDS.into_iter().find(|(known, _)| *known == kind)?;
         let is_whole = is_name(namespace) && is_name(name) && is_digest(digest.strip_prefix("sha256:")?);
         is_whole.then(|| Self {
@@ -65,7 +65,7 @@ impl ArtifactAddress {
             .into_iter()
             .find(|(known, _)| known.to_ascii_lowercase() == kind)?;
         let hex = file.strip_suffix(ENDING)?;
-        Self::of(known, (namespace, name), &format!("sha256:{hex}"))
+        Self::new(known, (namespace, name), &format!("sha256:{hex}"))
     }
 
     /// Returns the group of the object's kind.
@@ -190,7 +190,7 @@ mod tests {
             ("Bucket", "bucket"),
             ("ExternalArtifact", "externalartifact"),
         ] {
-            let address = ArtifactAddress::of(kind, ("web", "app.v1"), &format!("sha256:{hex}")).expect("an address");
+            let address = ArtifactAddress::new(kind, ("web", "app.v1"), &format!("sha256:{hex}")).expect("an address");
             assert_eq!(address.to_string(), format!("/{written}/web/app.v1/{hex}.tar.gz"));
             assert_eq!(ArtifactAddress::read(&address.to_string()), Some(address));
         }
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn an_address_of_all_is_plain() {
         let base: ArtifactBase = "https://artifacts.example:8443/of/web/".parse().expect("an address");
-        let address = ArtifactAddress::of("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
+        let address = ArtifactAddress::new("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
         let url = format!("https://artifacts.example:8443/of/web/bucket/web/app/{}.tar.gz", hex());
         assert_eq!(base.write_url(&address), url);
         for text in [
@@ -250,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_and_what_is_still_told_of_is_served() {
-        let address = ArtifactAddress::of("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
+    fn stored_and_still_published_artifacts_are_served() {
+        let address = ArtifactAddress::new("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
         let publish = |digest: &str| Artifact {
             digest: Some(digest.to_owned()),
             last_update_time: crate::outcome::cut_to_seconds(jiff::Timestamp::UNIX_EPOCH),

@@ -156,7 +156,7 @@ fn choose_step(snapshot: &Snapshot, now: Timestamp) -> Step {
     if is_old && is_known {
         return Step::MakeCertificate;
     }
-    // Others may show the certificate of before until they have heard of this one.
+    // Other processes may show the previous certificate until they have received this one.
     let is_settled = serving.authority == Some(last) && add_seconds(serving.validity.find_start(), OVERLAP) <= now;
     match last {
         older @ 1.. if is_settled => Step::Forget(older),

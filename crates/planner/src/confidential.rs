@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_right_is_told_and_a_webhook_that_copies_its_words_is_not() {
+    fn a_missing_right_is_repeated_and_a_webhook_with_its_words_is_not() {
         let words = "secrets \"s\" is forbidden: User \"system:serviceaccount:team:default\" cannot patch resource \"secrets\" in API group \"\" in the namespace \"team\"";
         let failure = rebuild_for_secret(
             &json!({}),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_rendered_from_a_secret_is_told_in_the_same_way() {
+    fn failures_of_objects_rendered_from_a_secret_are_redacted() {
         let id: ObjectId = "team_d_apps_Deployment".parse().unwrap();
         let object = json!({ "spec": { "containers": [{ "env": [{ "name": "A", "value": VALUE }] }] } });
         let causes = [(

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The most names that a search follows before it gives up.
 pub(crate) const MOST_FOLLOWED: usize = 2_000;
 /// The most names of a cycle in a message.
-const MOST_TOLD: usize = 16;
+const MOST_NAMES: usize = 16;
 
 /// Finds the shortest path from an object, over the objects that it names, back to itself; `names` returns the names of an object, if it exists. A path beyond the
 /// search's bound is not found.
@@ -58,8 +58,8 @@ fn trace_cycle(start: &str, last: &str, came_from: &BTreeMap<String, String>) ->
 /// Describes a cycle for a message: `a -> b -> a`.
 #[must_use]
 pub fn describe_cycle(cycle: &[String]) -> String {
-    let mut names: Vec<&str> = cycle.iter().take(MOST_TOLD).map(String::as_str).collect();
-    if cycle.len() > MOST_TOLD {
+    let mut names: Vec<&str> = cycle.iter().take(MOST_NAMES).map(String::as_str).collect();
+    if cycle.len() > MOST_NAMES {
         names.push("[...]");
         names.extend(cycle.last().map(String::as_str));
     }

@@ -131,7 +131,7 @@ pub struct Attempt {
 impl Attempt {
     /// Starts a new attempt for the object with this metadata.
     #[must_use]
-    pub fn begin(now: Timestamp, metadata: &ObjectMeta) -> Self {
+    pub fn new(now: Timestamp, metadata: &ObjectMeta) -> Self {
         Self {
             started: now,
             generation: metadata.generation,
@@ -158,7 +158,7 @@ impl Attempt {
     }
 
     /// Takes the answer to a step of this attempt.
-    pub fn take(&mut self, answer: Answer) -> ImpliedState {
+    pub fn record_answer(&mut self, answer: Answer) -> ImpliedState {
         match answer {
             Answer::Live(id, answer) => Some((id, answer)),
             Answer::Applied(id, answer) => {

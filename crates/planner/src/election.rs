@@ -154,21 +154,21 @@ pub fn write_spec(name: &str, transitions: i64, now: Timestamp, renewal: bool) -
 mod tests {
     use super::*;
 
-    const fn at(seconds: u64) -> Duration {
+    const fn time_at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
     fn record(holder: &str, renewed: &str) -> LeaseRecord {
         LeaseRecord {
             holder: holder.to_owned(),
-            holds: at(15),
+            holds: time_at(15),
             renewed: renewed.to_owned(),
             transitions: 3,
             version: "7".to_owned(),
         }
     }
 
-    fn take(transitions: i64, renewal: bool) -> ElectionAction {
+    fn make_take(transitions: i64, renewal: bool) -> ElectionAction {
         ElectionAction::Take {
             version: "7".to_owned(),
             transitions,
@@ -179,38 +179,38 @@ mod tests {
     #[test]
     fn a_lease_is_taken_when_it_stood_still_for_as_long_as_it_holds() {
         let mut lease = WatchedLease::default();
-        assert_eq!(decide_action(&lease, "a", at(0)), ElectionAction::Create);
+        assert_eq!(decide_action(&lease, "a", time_at(0)), ElectionAction::Create);
         let wait = ElectionAction::Wait { holder: "b".to_owned() };
         // The time that the Lease states doesn't count: it is watched for its whole duration.
-        lease.take_lease(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(100));
-        assert_eq!(decide_action(&lease, "a", at(100)), wait);
-        lease.take_lease(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(114));
-        assert_eq!(decide_action(&lease, "a", at(114)), wait);
+        lease.take_lease(Some(record("b", "2001-01-01T00:00:00.000000Z")), time_at(100));
+        assert_eq!(decide_action(&lease, "a", time_at(100)), wait);
+        lease.take_lease(Some(record("b", "2001-01-01T00:00:00.000000Z")), time_at(114));
+        assert_eq!(decide_action(&lease, "a", time_at(114)), wait);
         // A renewal restarts the duration, also if its clock is wrong.
-        lease.take_lease(Some(record("b", "1999-01-01T00:00:00.000000Z")), at(114));
-        assert_eq!(decide_action(&lease, "a", at(128)), wait);
-        assert_eq!(decide_action(&lease, "a", at(129)), take(4, false));
+        lease.take_lease(Some(record("b", "1999-01-01T00:00:00.000000Z")), time_at(114));
+        assert_eq!(decide_action(&lease, "a", time_at(128)), wait);
+        assert_eq!(decide_action(&lease, "a", time_at(129)), make_take(4, false));
     }
 
     #[test]
     fn what_was_given_back_is_free_at_once_and_ones_own_is_renewed() {
         let mut lease = WatchedLease::default();
-        lease.take_lease(Some(record("", "t")), at(5));
+        lease.take_lease(Some(record("", "t")), time_at(5));
         assert_eq!(
-            (lease.find_holder(at(5)), decide_action(&lease, "a", at(5))),
-            (None, take(4, false))
+            (lease.find_holder(time_at(5)), decide_action(&lease, "a", time_at(5))),
+            (None, make_take(4, false))
         );
-        lease.take_lease(Some(record("a", "t")), at(6));
-        assert_eq!(decide_action(&lease, "a", at(6)), take(3, true));
-        assert_eq!(decide_action(&lease, "a", at(99)), take(3, true));
-        lease.take_lease(None, at(100));
-        assert_eq!(decide_action(&lease, "a", at(100)), ElectionAction::Create);
+        lease.take_lease(Some(record("a", "t")), time_at(6));
+        assert_eq!(decide_action(&lease, "a", time_at(6)), make_take(3, true));
+        assert_eq!(decide_action(&lease, "a", time_at(99)), make_take(3, true));
+        lease.take_lease(None, time_at(100));
+        assert_eq!(decide_action(&lease, "a", time_at(100)), ElectionAction::Create);
     }
 
     #[test]
     fn a_leader_stops_before_the_next_one_may_begin() {
-        assert!(!must_stop(at(5), at(14)));
-        assert!(must_stop(at(5), at(15)));
+        assert!(!must_stop(time_at(5), time_at(14)));
+        assert!(must_stop(time_at(5), time_at(15)));
         assert!(RENEWAL < LEASE && RETRY < RENEWAL);
     }
 
@@ -225,7 +225,7 @@ mod tests {
                 read.transitions,
                 read.version.as_str()
             ),
-            ("x", at(35), 2, "9")
+            ("x", time_at(35), 2, "9")
         );
         for odd in [
             json!({}),

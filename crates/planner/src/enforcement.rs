@@ -213,7 +213,7 @@ mod tests {
 
     use super::*;
 
-    fn at(second: i64) -> Timestamp {
+    fn time_at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
@@ -238,14 +238,14 @@ mod tests {
             &EnforcementStatus::default(),
             (Part::Policies, &good),
             &make_settings(),
-            at(1),
+            time_at(1),
         )
         .unwrap();
         // Both are meant, and one was never seen.
         let missing = "webhooks are meant to be in force, and nothing has reported them yet";
         assert_eq!(ready(&first), (ConditionStatus::False, "NotReported", missing, 1));
         let bad = PartState::not_in_force(reason::WEAKENED, "webhooks were changed or gone: x");
-        let second = update_status(&first, (Part::Webhooks, &bad), &make_settings(), at(2)).unwrap();
+        let second = update_status(&first, (Part::Webhooks, &bad), &make_settings(), time_at(2)).unwrap();
         let wanted = (
             ConditionStatus::False,
             "Weakened",
@@ -255,14 +255,14 @@ mod tests {
         assert_eq!(ready(&second), wanted);
         // The other part's word changes nothing of that.
         assert_eq!(
-            update_status(&second, (Part::Policies, &good), &make_settings(), at(3)),
+            update_status(&second, (Part::Policies, &good), &make_settings(), time_at(3)),
             None
         );
         let third = update_status(
             &second,
             (Part::Webhooks, &PartState::in_force("webhooks")),
             &make_settings(),
-            at(4),
+            time_at(4),
         )
         .unwrap();
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
             (ConditionStatus::True, "InForce", "34 policies; webhooks", 4)
         );
         let worse = PartState::not_in_force(reason::NOT_MET_YET, "not met yet");
-        let fourth = update_status(&third, (Part::Policies, &worse), &make_settings(), at(5)).unwrap();
+        let fourth = update_status(&third, (Part::Policies, &worse), &make_settings(), time_at(5)).unwrap();
         assert_eq!(ready(&fourth), (ConditionStatus::False, "NotMetYet", "not met yet", 5));
     }
 
@@ -284,7 +284,7 @@ mod tests {
             &EnforcementStatus::default(),
             (Part::Webhooks, &good),
             &make_settings(),
-            at(1),
+            time_at(1),
         )
         .unwrap();
         let find = |status: &EnforcementStatus, name: &str| {
@@ -300,7 +300,7 @@ mod tests {
         );
         assert_eq!(find(&status, "gitops-account"), pair("webhooks", "policies"));
         assert_eq!(find(&status, "resource-quotas"), pair("webhooks", ""));
-        let status = update_status(&status, (Part::Policies, &good), &make_settings(), at(2)).unwrap();
+        let status = update_status(&status, (Part::Policies, &good), &make_settings(), time_at(2)).unwrap();
         assert_eq!(find(&status, "gitops-account"), pair("policies, webhooks", ""));
         assert_eq!(
             find(&status, "ingress-options"),
@@ -310,7 +310,7 @@ mod tests {
             find(&status, "controller-rights"),
             pair("policies of the installation", "")
         );
-        let status = update_status(&status, (Part::Webhooks, &bad), &make_settings(), at(3)).unwrap();
+        let status = update_status(&status, (Part::Webhooks, &bad), &make_settings(), time_at(3)).unwrap();
         assert_eq!(find(&status, "gitops-account"), pair("policies", "webhooks"));
         assert_eq!(find(&status, "resource-quotas"), pair("", "webhooks"));
         assert_eq!(ready(&status).0, ConditionStatus::False);
@@ -324,14 +324,14 @@ mod tests {
             &EnforcementStatus::default(),
             (Part::Webhooks, &bad),
             &make_settings(),
-            at(1),
+            time_at(1),
         )
         .unwrap();
         let alone = Settings {
             is_guarded: false,
             ..make_settings()
         };
-        let status = update_status(&status, (Part::Policies, &good), &alone, at(2)).unwrap();
+        let status = update_status(&status, (Part::Policies, &good), &alone, time_at(2)).unwrap();
         assert_eq!(condition::find(&status.conditions, WEBHOOKS_IN_FORCE), None);
         assert_eq!(ready(&status).0, ConditionStatus::True);
     }

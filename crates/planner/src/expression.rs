@@ -32,7 +32,7 @@ pub const BUDGET_PERIOD: Duration = Duration::from_secs(600);
 pub const WORK: usize = 256 << 10;
 
 /// The bounds in letters for the message about a wrong expression, and for the message about a failed evaluation, which is stored for each object.
-const TOLD: (usize, usize) = (600, 200);
+const MESSAGE_LENGTHS: (usize, usize) = (600, 200);
 
 /// A compiled expression, and the field that holds it.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl EvaluationError {
     /// Returns the whole message. Use it only for objects that may be quoted.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Failed { field, why } => format!("{field}: {}", truncate_message(why, TOLD.1)),
+            Self::Failed { field, why } => format!("{field}: {}", truncate_message(why, MESSAGE_LENGTHS.1)),
             Self::TooCostly(message) | Self::Spent(message) => message.clone(),
         }
     }
@@ -101,9 +101,9 @@ impl Expression {
     ) -> Result<Self, String> {
         let program = environment
             .compile(text)
-            .map_err(|error| format!("{field}: {}", truncate_message(&error.to_string(), TOLD.0)))?;
+            .map_err(|error| format!("{field}: {}", truncate_message(&error.to_string(), MESSAGE_LENGTHS.0)))?;
         if let Some(problem) = program.instantiation_failure() {
-            return Err(format!("{field}: {}", truncate_message(problem, TOLD.0)));
+            return Err(format!("{field}: {}", truncate_message(problem, MESSAGE_LENGTHS.0)));
         }
         match program.output_type() {
             found if *found == wanted => {}
@@ -214,7 +214,7 @@ impl EvaluationBudget {
         self.since.map(|since| add_duration(since, BUDGET_PERIOD))
     }
 
-    /// Pays for looking at so many bytes; whether there was enough.
+    /// Pays for reading a number of bytes. Returns whether the budget was enough.
     pub(crate) fn spend_bytes(&mut self, bytes: usize) -> bool {
         self.spend(0, bytes);
         self.effort < FULL_BUDGET.effort

@@ -53,7 +53,8 @@ pub enum Beside {
     /// An ArtifactGenerator that is not there.
     Missing(String),
     /// The ArtifactGenerator has not passed a recipe yet.
-    Untold(String),
+    #[serde(rename = "untold")]
+    WithoutRecipe(String),
     /// An ArtifactGenerator that makes nothing for now.
     Suspended(String),
     /// An ArtifactGenerator that can make nothing, and why.
@@ -61,7 +62,8 @@ pub enum Beside {
     /// An ArtifactGenerator that makes no artifact of this name.
     NotOf(String),
     /// The ArtifactGenerator has passed the recipe.
-    Told(Box<Composition>),
+    #[serde(rename = "told")]
+    WithRecipe(Box<Composition>),
 }
 
 impl Default for Beside {
@@ -125,7 +127,7 @@ pub fn find_maker<T: std::ops::Deref<Target = StoredRecipes>>(
         return Beside::Missing(generator.to_owned());
     }
     let Some(stored) = find_recipes(generator) else {
-        return Beside::Untold(generator.to_owned());
+        return Beside::WithoutRecipe(generator.to_owned());
     };
     if stored.is_suspended {
         return Beside::Suspended(generator.to_owned());
@@ -138,7 +140,7 @@ pub fn find_maker<T: std::ops::Deref<Target = StoredRecipes>>(
         return Beside::NotOf(generator.to_owned());
     };
     let find = |alias: &str| Some((alias.to_owned(), stored.sources.get(alias)?.clone()));
-    Beside::Told(Box::new(Composition {
+    Beside::WithRecipe(Box::new(Composition {
         recipe: recipe.clone(),
         sources: recipe.list_aliases().filter_map(find).collect(),
     }))
@@ -294,7 +296,7 @@ impl Source for ExternalArtifact {
             Beside::Failing(generator, problem) => {
                 Some(format!("ArtifactGenerator {generator} makes nothing: {problem}"))
             }
-            Beside::Untold(generator) => Some(format!(
+            Beside::WithoutRecipe(generator) => Some(format!(
                 "ArtifactGenerator {generator} has not reported its sources yet"
             )),
             _ => None,
@@ -325,12 +327,12 @@ impl Source for ExternalArtifact {
                 format!("its ArtifactGenerator {generator} does not exist"),
             ),
             // The source waits without a further check.
-            Beside::Untold(_) | Beside::Suspended(_) | Beside::Failing(..) => Ok(()),
+            Beside::WithoutRecipe(_) | Beside::Suspended(_) | Beside::Failing(..) => Ok(()),
             Beside::NotOf(generator) => wait(
                 reason::SOURCE_FETCH_FAILED,
                 format!("ArtifactGenerator {generator} makes no artifact of this name"),
             ),
-            Beside::Told(composition) => {
+            Beside::WithRecipe(composition) => {
                 for alias in composition.recipe.list_aliases() {
                     let source = composition.sources.get(alias);
                     let found = source.ok_or_else(|| format!("source alias '{alias}' not found"));
@@ -346,7 +348,7 @@ impl Source for ExternalArtifact {
     fn mark_beside(beside: &Beside) -> String {
         let mut mark = String::new();
         match beside {
-            Beside::Told(composition) => {
+            Beside::WithRecipe(composition) => {
                 let _ = write!(
                     mark,
                     "{}",
@@ -377,7 +379,7 @@ impl Source for ExternalArtifact {
                 known: basis.known,
                 platform: basis.platform,
             }),
-            Beside::Told(composition) => FetchRequest::Compose(ComposeRequest {
+            Beside::WithRecipe(composition) => FetchRequest::Compose(ComposeRequest {
                 recipe: composition.recipe.clone(),
                 sources: composition.sources.clone(),
                 fingerprint: composition.recipe.fingerprint(&composition.list_artifacts()),

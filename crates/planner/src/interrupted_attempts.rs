@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_is_said_and_what_is_ready_stays_ready() {
+    fn the_wait_is_reported_and_ready_stays_true() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let until = outcome::add_duration(now, find_pause(2));
         let message = describe_wait(2, until);

@@ -76,7 +76,7 @@ impl KnownObjects {
     }
 
     /// Takes an answer to a step of this attempt.
-    pub fn take(&mut self, attempt: &mut Attempt, answer: Answer) {
+    pub fn record_answer(&mut self, attempt: &mut Attempt, answer: Answer) {
         let is_write = matches!(
             answer,
             Answer::Applied(..) | Answer::Disowned(..) | Answer::Released(..)
@@ -86,7 +86,9 @@ impl KnownObjects {
             // An earlier read or write says nothing about the object now.
             self.answers.remove(id);
         }
-        let Some((id, live)) = attempt.take(answer) else { return };
+        let Some((id, live)) = attempt.record_answer(answer) else {
+            return;
+        };
         if !matches!(live, Live::Present(_)) {
             self.unreported.remove(&id);
         } else if is_write {
@@ -145,8 +147,8 @@ mod tests {
     fn what_watches_tell_goes_before_answers() {
         let mut answered = KnownObjects::default();
         let (id, live) = child(true).pop_first().unwrap();
-        let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
-        answered.take(&mut attempt, Answer::Live(id, live));
+        let mut attempt = Attempt::new(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
+        answered.record_answer(&mut attempt, Answer::Live(id, live));
         assert_eq!(answered.merge_watched(BTreeMap::new()), child(true));
         assert!(
             !answered.has_news(&BTreeMap::new()),
@@ -162,9 +164,9 @@ mod tests {
         let version = |version: &str| Live::Present(Object(json!({ "metadata": { "resourceVersion": version } })));
         let (mut answered, mut attempt) = (
             KnownObjects::default(),
-            Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default()),
+            Attempt::new(Timestamp::UNIX_EPOCH, &ObjectMeta::default()),
         );
-        answered.take(&mut attempt, Answer::Live(id.clone(), version("9")));
+        answered.record_answer(&mut attempt, Answer::Live(id.clone(), version("9")));
         let done = || Next::Done(None);
         let now = Timestamp::UNIX_EPOCH;
         for (seen, next) in [("8", done()), ("9", done()), ("10", Next::Restart)] {
@@ -186,7 +188,7 @@ mod tests {
         };
         let done = || WriteAnswer::Done(object.clone());
         let soon = Next::Done(Some(add_duration(now, FOR_WATCHES)));
-        let begin = || Attempt::begin(now, &ObjectMeta::default());
+        let begin = || Attempt::new(now, &ObjectMeta::default());
         for written in [
             Answer::Applied(id.clone(), done()),
             Answer::Disowned(id.clone(), done()),
@@ -194,7 +196,7 @@ mod tests {
         ] {
             let (mut answered, mut attempt) = (KnownObjects::default(), begin());
             answered.merge_watched(child(true));
-            answered.take(&mut attempt, written.clone());
+            answered.record_answer(&mut attempt, written.clone());
             // The watch has reported the write, and the deletion.
             assert_eq!(answered.merge_watched(BTreeMap::new()), child(true));
             assert_eq!(answered.check_end(Next::Done(None), &attempt, now), soon, "{written:?}");
@@ -203,7 +205,7 @@ mod tests {
             let mut attempt = begin();
             assert_eq!(answered.merge_watched(BTreeMap::new()), BTreeMap::new());
             // The object exists, so the watch is behind. Its next event is news, and no timer is set.
-            answered.take(&mut attempt, Answer::Live(id.clone(), live.clone()));
+            answered.record_answer(&mut attempt, Answer::Live(id.clone(), live.clone()));
             answered.merge_watched(BTreeMap::new());
             assert_eq!(
                 answered.check_end(Next::Done(None), &attempt, now),
@@ -225,7 +227,7 @@ mod tests {
         let now = Timestamp::UNIX_EPOCH;
         let (id, live) = child(true).pop_first().unwrap();
         let Live::Present(object) = live else { unreachable!() };
-        let begin = || Attempt::begin(now, &ObjectMeta::default());
+        let begin = || Attempt::new(now, &ObjectMeta::default());
         let write = || Answer::Applied(id.clone(), WriteAnswer::Done(object.clone()));
         // The object is deleted in the same attempt, or found to be gone.
         for gone in [
@@ -235,14 +237,14 @@ mod tests {
         ] {
             let (mut answered, mut attempt) = (KnownObjects::default(), begin());
             answered.merge_watched(BTreeMap::new());
-            answered.take(&mut attempt, write());
-            answered.take(&mut attempt, gone.clone());
+            answered.record_answer(&mut attempt, write());
+            answered.record_answer(&mut attempt, gone.clone());
             assert!(!answered.has_news(&BTreeMap::new()), "{gone:?}");
         }
         // The next attempt neither writes nor reads it.
         let (mut answered, mut attempt) = (KnownObjects::default(), begin());
         answered.merge_watched(BTreeMap::new());
-        answered.take(&mut attempt, write());
+        answered.record_answer(&mut attempt, write());
         answered.clear();
         let attempt = begin();
         answered.merge_watched(BTreeMap::new());
@@ -268,9 +270,8 @@ mod tests {
                 Answer::Disowned(id.clone(), failed(&reason)),
                 Answer::Released(id.clone(), failed(&reason)),
             ] {
-                let (mut answered, mut attempt) =
-                    (KnownObjects::default(), Attempt::begin(now, &ObjectMeta::default()));
-                answered.take(&mut attempt, answer);
+                let (mut answered, mut attempt) = (KnownObjects::default(), Attempt::new(now, &ObjectMeta::default()));
+                answered.record_answer(&mut attempt, answer);
                 assert_eq!(answered.check_end(late.clone(), &attempt, now), next, "{reason:?}");
             }
         }

@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_none_are_told_by_line() {
+    fn invalid_kubeconfigs_are_reported_without_their_values() {
         let read = |text: &str| read_kubeconfig(text.as_bytes(), None).unwrap_err();
         for (text, expected) in [
             ("", "not a kubeconfig"),

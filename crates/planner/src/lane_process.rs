@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const LONG_UP: Duration = Duration::from_secs(600);
 /// The time that a Pod may take until its process connects: a node has to be found for it, and its image to be fetched.
 const CONNECTING: Duration = Duration::from_secs(60);
-/// The time that a process may take for unfinished work after it was told to stop.
+/// The time that a process may take for unfinished work after the order to stop.
 const FAREWELL: Duration = Duration::from_secs(15);
 
 /// The cause of a process's end.
@@ -55,7 +55,7 @@ pub enum ExitCause {
     Absent(Duration),
     /// The connection of the process ended without a known reason.
     HungUp,
-    /// The Pod of the process was told to end.
+    /// The Pod of the process received the order to end.
     Left,
 }
 
@@ -113,7 +113,7 @@ pub enum ProcessEvent {
     Answered,
     /// The process has received its initial state, and works.
     Works,
-    /// The process was told to stop.
+    /// The process received the order to stop.
     Stopped,
     /// The process is being killed.
     Killed(ExitCause),
@@ -157,9 +157,9 @@ enum Phase {
         asked: Option<(Duration, bool)>,
         works: bool,
     },
-    /// The process was told to stop.
+    /// The process received the order to stop.
     Stopping { since: Duration },
-    /// The process was killed for this cause. Without a cause it had been told to stop.
+    /// The process was killed for this cause. Without a cause, it had received the order to stop.
     Killed(Option<ExitCause>),
 }
 

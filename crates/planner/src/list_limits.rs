@@ -88,7 +88,7 @@ pub const EVENT_MESSAGE_BYTES: usize = 39_000;
 /// Alerts of one lane that are checked closely for one event, beyond the check that they name its object.
 pub const ALERTS_LOOKED_AT: usize = 1000;
 /// Alerts of one lane that may report one event.
-pub const ALERTS_TOLD: usize = 100;
+pub const ALERTS_SELECTED: usize = 100;
 /// A Surface's `spec.sources`.
 pub const SOURCES: usize = 100;
 /// Paths of one source of a Surface.

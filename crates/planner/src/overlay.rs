@@ -45,7 +45,7 @@ impl Overlay {
     ///
     /// # Errors
     /// A message that names the field: a component that is not a local, relative path, or an image without a name.
-    pub fn of(spec: &KustomizationSpec) -> Result<Self, String> {
+    pub fn from_spec(spec: &KustomizationSpec) -> Result<Self, String> {
         for (index, component) in spec.components.iter().enumerate() {
             if !is_local_and_relative(component) {
                 return Err(format!(

@@ -77,7 +77,7 @@ impl Target {
         }
     }
 
-    fn of(object: &Value) -> Self {
+    fn from_object(object: &Value) -> Self {
         let view = ObjectView::of(object);
         Self::new(view.read_text("/kind"), view.read_text("/metadata/name"))
     }
@@ -144,7 +144,7 @@ impl Write {
         match self {
             Self::Facts { namespace, .. } => Target::new("Namespace", namespace),
             Self::Create { object, .. } | Self::Repair { object, .. } | Self::Delete { object, .. } => {
-                Target::of(object)
+                Target::from_object(object)
             }
         }
     }
@@ -180,7 +180,10 @@ pub fn is_managed_policy(name: &str) -> bool {
 #[must_use]
 pub fn list_obsolete<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let made = list_policies(settings);
-    let is_made = |object: &Value| made.iter().any(|made| Target::of(made) == Target::of(object));
+    let is_made = |object: &Value| {
+        made.iter()
+            .any(|made| Target::from_object(made) == Target::from_object(object))
+    };
     let is_left = |object: &&Value| {
         let view = ObjectView::of(object);
         let name = view.read_text("/metadata/name");
@@ -204,7 +207,9 @@ fn list_held<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
             && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
             && view.is_being_deleted()
             && view.list_texts("/metadata/finalizers").next().is_some()
-            && !made.iter().any(|made| Target::of(made) == Target::of(object))
+            && !made
+                .iter()
+                .any(|made| Target::from_object(made) == Target::from_object(object))
     };
     live.iter().filter(is_held).collect()
 }
@@ -278,7 +283,7 @@ fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write
     // An object that is being deleted was put back above, and still refuses. After it is gone, nothing refuses until it is created again.
     let mut state = Vec::new();
     for wanted in wanted {
-        let target = Target::of(wanted);
+        let target = Target::from_object(wanted);
         let Some(found) = find_live(&snapshot.live, &target).filter(|found| !ObjectView::of(found).is_being_deleted())
         else {
             let part_state = PartState::not_in_force(
@@ -313,7 +318,7 @@ fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write
             reason::LEFT_OVER,
             format!(
                 "{}: made by another version of Tenure, is being deleted, and finalizers hold it ({}): an administrator removes those that no controller removes",
-                Target::of(held),
+                Target::from_object(held),
                 finalizers.collect::<Vec<_>>().join(", ")
             ),
         );
@@ -343,11 +348,11 @@ fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write
 /// The number of letters of the policies' state.
 const STATE_LENGTH: usize = 16;
 /// The number of objects that a message names.
-const TOLD: usize = 4;
+const NAMED_TARGETS: usize = 4;
 
 fn name_targets<'a>(writes: impl Iterator<Item = &'a Write>) -> String {
     let names: Vec<String> = writes.map(|write| write.target().to_string()).collect();
-    let (listed, more) = names.split_at(names.len().min(TOLD));
+    let (listed, more) = names.split_at(names.len().min(NAMED_TARGETS));
     match more.len() {
         0 => listed.join(", "),
         more => format!("{}, and {more} more", listed.join(", ")),
@@ -355,7 +360,7 @@ fn name_targets<'a>(writes: impl Iterator<Item = &'a Write>) -> String {
 }
 
 fn take_away(found: &Value) -> Write {
-    let target = Target::of(found);
+    let target = Target::from_object(found);
     Write::Delete {
         uid: ObjectView::of(found).read_text("/metadata/uid").to_owned(),
         event: Event {
@@ -370,7 +375,7 @@ fn take_away(found: &Value) -> Write {
 }
 
 fn find_live<'a>(live: &'a [Value], target: &Target) -> Option<&'a Value> {
-    live.iter().find(|object| Target::of(object) == *target)
+    live.iter().find(|object| Target::from_object(object) == *target)
 }
 
 /// Writes the change of a namespace's facts, if there is one.
@@ -399,7 +404,7 @@ fn write_facts(
 }
 
 fn restore_policy(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
-    let target = Target::of(&wanted);
+    let target = Target::from_object(&wanted);
     let Target { kind, name } = &target;
     let Some(found) = find_live(live, &target) else {
         let event = (!is_first).then(|| {

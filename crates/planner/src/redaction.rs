@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_in_a_secret_is_told_and_no_value_is() {
+    fn changed_keys_of_a_secret_are_shown_without_values() {
         let secret = |data: Value| {
             json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
                    "metadata": {"name": "s", "labels": {"app": "web"}, "annotations": {LAST_APPLIED: "hunter2"}}, "data": data})

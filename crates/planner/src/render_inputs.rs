@@ -84,11 +84,11 @@ impl RenderInputs {
     pub fn inline(post_build: &PostBuild) -> Self {
         let inline = post_build.substitute.iter().flatten();
         let variables = inline.map(|(name, value)| (name.clone(), Variable::new(value.clone().into_bytes(), false)));
-        Self::of(post_build, variables.collect())
+        Self::from_variables(post_build, variables.collect())
     }
 
     /// Creates the inputs from these variables, which include those of the spec itself.
-    pub(crate) fn of(post_build: &PostBuild, variables: BTreeMap<String, Variable>) -> Self {
+    pub(crate) fn from_variables(post_build: &PostBuild, variables: BTreeMap<String, Variable>) -> Self {
         if variables.is_empty() && post_build.substitute_strategy.as_deref() != Some(ALWAYS) {
             return Self::default();
         }

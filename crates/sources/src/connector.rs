@@ -102,7 +102,7 @@ mod tests {
 
     /// A refusal of another process has the same message as a local one.
     #[tokio::test]
-    async fn a_refusal_is_told_in_the_same_words() {
+    async fn a_refusal_is_reported_in_the_same_words() {
         let endpoint: Endpoint = "http://127.0.0.1:9".parse().unwrap();
         let policy = Policy::default();
         let patience = Duration::from_secs(1);

@@ -44,7 +44,7 @@ impl DeployKey {
         let key = PrivateKey::new(pair, comment).map_err(|_| unwritable())?;
         Ok(Self {
             private: key.to_openssh(LineEnding::LF).map_err(|_| unwritable())?,
-            public: PublicHalf::of(key.public_key()).ok_or_else(unwritable)?,
+            public: PublicHalf::from_key(key.public_key()).ok_or_else(unwritable)?,
         })
     }
 
@@ -69,7 +69,7 @@ impl fmt::Debug for DeployKey {
 }
 
 impl PublicHalf {
-    fn of(key: &PublicKey) -> Option<Self> {
+    fn from_key(key: &PublicKey) -> Option<Self> {
         Some(Self {
             line: key.to_openssh().ok()?,
             fingerprint: key.fingerprint(HashAlg::Sha256).to_string(),
@@ -99,7 +99,7 @@ pub fn read_pair(identity: &[u8], public: &[u8]) -> Result<PublicHalf, &'static 
     if !is_pair {
         return Err("identity.pub is not the public half of identity");
     }
-    PublicHalf::of(&named).ok_or("identity.pub is no public key in OpenSSH's form")
+    PublicHalf::from_key(&named).ok_or("identity.pub is no public key in OpenSSH's form")
 }
 
 #[cfg(test)]

@@ -339,7 +339,7 @@ impl Fetch<'_> {
             })
             .await?;
         used.add_objects(measure.total, self.limits)?;
-        let room = memory.room();
+        let room = memory.process_limits();
         let needed = measure.wanted_bytes(room.lane.min(room.all).saturating_sub(LIST_BYTES));
         let memory = memory.acquire(lane, needed, self.deadline).await?;
         let unpacked = self.run_blocking(move || {

@@ -56,12 +56,12 @@ pub(crate) struct GrowingCharge {
 
 impl GrowingCharge {
     /// Creates a charge that has used none of its bytes.
-    pub(crate) fn unused(held: HeldBytes) -> Self {
+    pub(crate) fn new_unused(held: HeldBytes) -> Self {
         Self { held, used: 0 }
     }
 
     /// Creates a charge that has used all of its bytes.
-    pub(crate) fn used(held: HeldBytes) -> Self {
+    pub(crate) fn new_used(held: HeldBytes) -> Self {
         let used = held.bytes();
         Self { held, used }
     }

@@ -37,7 +37,7 @@ pub(crate) fn run(_bytes: u64, work: &mut dyn FnMut()) {
 /// Returns a charge without bounds.
 pub(crate) fn unlimited_charge() -> GrowingCharge {
     let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
-    GrowingCharge::unused(budget.try_acquire("", 0).unwrap())
+    GrowingCharge::new_unused(budget.try_acquire("", 0).unwrap())
 }
 
 /// Reads a recorded file of the tests.

@@ -125,7 +125,7 @@ impl GitHubApp {
         let invalid = |problem: &str| FetchError::InvalidSecret {
             problem: problem.to_owned(),
         };
-        let reader = Reader::of(secret);
+        let reader = Reader::new(secret);
         let text = |key: &'static str| Ok::<_, FetchError>(reader.text(key)?.map(str::trim));
         let number = |key: &'static str| match text(key)? {
             None => Ok(None),

@@ -174,7 +174,7 @@ impl HttpClient {
             && connection.sender.ready().await.is_ok()
         {
             match connection.sender.try_send_request(message).await {
-                Ok(response) => return Ok(HttpAnswer::of(request, response)),
+                Ok(response) => return Ok(HttpAnswer::new(request, response)),
                 // The server closed the idle connection before it saw the request: the only case for a retry.
                 Err(mut error) => match error.take_message() {
                     Some(message) => return self.send_on_new_connection(request, message).await,
@@ -214,7 +214,7 @@ impl HttpClient {
         };
         let response = sent.await.map_err(broken)?;
         self.connection = Some(connection);
-        Ok(HttpAnswer::of(request, response))
+        Ok(HttpAnswer::new(request, response))
     }
 
     /// Completes a request with the common headers, and with credentials if the endpoint may have them.
@@ -289,7 +289,7 @@ fn describe_line_feed(entries: &[(&str, &str)]) -> String {
 }
 
 impl HttpAnswer {
-    fn of(request: &HttpRequest, response: Response<Incoming>) -> Self {
+    fn new(request: &HttpRequest, response: Response<Incoming>) -> Self {
         Self {
             response,
             endpoint: request.endpoint.clone(),

@@ -174,7 +174,7 @@ mod tests {
             (format!("a.example {KEY}"), "a.example", 22, 1, 0),
             (format!("a.example {KEY} who@where and more"), "a.example", 22, 1, 0),
             (
-                format!("  a.example\t{}  # said", KEY.replace(' ', " \t ")),
+                format!("  a.example\t{}  # note", KEY.replace(' ', " \t ")),
                 "a.example",
                 22,
                 1,

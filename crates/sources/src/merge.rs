@@ -233,7 +233,7 @@ mod tests {
     use super::move_path;
 
     #[test]
-    fn what_is_taken_goes_where_it_is_said() {
+    fn included_files_are_moved_to_their_target() {
         let moved = |path, from, to| move_path(path, from, to);
         assert_eq!(moved("a/b", "", "").as_deref(), Some("a/b"));
         assert_eq!(moved("a/b", "", "x/y").as_deref(), Some("x/y/a/b"));

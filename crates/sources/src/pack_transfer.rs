@@ -47,7 +47,7 @@ impl PackTransfer<'_> {
     pub(crate) async fn acquire_memory(&self) -> Result<GrowingCharge, FetchError> {
         let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
-        Ok(GrowingCharge::used(held))
+        Ok(GrowingCharge::new_used(held))
     }
 
     /// Receives a bare commit: directly if the server allows it, else with the history of its branch. Returns `None` if no branch can contain the commit. The caller

@@ -45,7 +45,7 @@ impl Proxy {
         let invalid = |problem: &str| FetchError::InvalidProxy {
             problem: problem.to_owned(),
         };
-        let reader = Reader::of(secret);
+        let reader = Reader::new(secret);
         let text = |key: &'static str| reader.text(key).map_err(|_| invalid(&format!("{key} is not text")));
         let address =
             text("address")?.ok_or_else(|| invalid("address is missing: the proxy's URL, http://host:port"))?;

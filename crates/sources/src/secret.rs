@@ -164,7 +164,7 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads an existing Secret.
-    pub(crate) fn of(data: &'a SecretData) -> Self {
+    pub(crate) fn new(data: &'a SecretData) -> Self {
         Self { data: Some(data) }
     }
 

@@ -352,7 +352,7 @@ mod tests {
 
     /// Found beside the crate tar: each of these archives had other names, other content or an end elsewhere for other readers.
     #[test]
-    fn names_and_sizes_that_are_said_twice_are_refused() {
+    fn duplicate_names_and_sizes_are_refused() {
         let long = |name: &[u8]| entry("././@LongLink", EntryType::GNULongName, name);
         let pax = |records: &[u8]| entry("pax", EntryType::XHeader, records);
         let file = || entry("a", EntryType::Regular, b"two");

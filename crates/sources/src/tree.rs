@@ -48,14 +48,14 @@ impl Tree {
             Some(Node::File(content)) => Some(Entry::File(content)),
             Some(Node::Link(target)) => Some(Entry::Link(target)),
             None if path.is_empty() => Some(Entry::Directory),
-            None => self.below(path).next().map(|_| Entry::Directory),
+            None => self.list_below(path).next().map(|_| Entry::Directory),
         }
     }
 
     /// Lists the names in a folder, sorted by byte, without duplicates; empty if the folder has no entries.
     pub fn list(&self, directory: &str) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
-        for rest in self.below(directory) {
+        for rest in self.list_below(directory) {
             let name = rest.split_once('/').map_or(rest, |(name, _)| name);
             if names.last() != Some(&name) {
                 names.push(name);
@@ -129,7 +129,7 @@ impl Tree {
     }
 
     /// Lists the paths below a folder, relative to it.
-    fn below<'a>(&'a self, directory: &str) -> impl Iterator<Item = &'a str> {
+    fn list_below<'a>(&'a self, directory: &str) -> impl Iterator<Item = &'a str> {
         let prefix = if directory.is_empty() {
             String::new()
         } else {
@@ -220,7 +220,7 @@ impl Tree {
             nodes: nodes.collect(),
             executables,
         };
-        if let Some(path) = tree.nodes.keys().find(|path| tree.below(path).next().is_some()) {
+        if let Some(path) = tree.nodes.keys().find(|path| tree.list_below(path).next().is_some()) {
             return Err(invalid(format!("{path:?} is both a file and a folder")));
         }
         Ok(tree)

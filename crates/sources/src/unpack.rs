@@ -73,7 +73,8 @@ pub(crate) struct CommitFacts {
 impl Work {
     /// Measures the cost of the pack.
     pub(crate) fn measure_pack(&self, received: &IncomingFile, algorithm: Algorithm) -> Result<Measure, FetchError> {
-        Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
+        Measure::from_pack(received.file(), algorithm, &self.limits, &self.cancelled)
+            .map_err(|error| self.pack_error(error))
     }
 
     /// Makes an archive of a commit.
@@ -85,7 +86,7 @@ impl Work {
         (measure, memory): (Measure, HeldBytes),
     ) -> Result<Unpacked, FetchError> {
         let measured = (&measure, memory.bytes());
-        let mut memory = GrowingCharge::used(memory);
+        let mut memory = GrowingCharge::new_used(memory);
         let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
             .map_err(|error| self.pack_error(error))?;
         let (commit_id, tag) = match wanted {
@@ -248,7 +249,7 @@ impl Work {
         commit: &Oid,
         memory: HeldBytes,
     ) -> Result<PackedFiles, FetchError> {
-        let mut memory = GrowingCharge::unused(memory);
+        let mut memory = GrowingCharge::new_unused(memory);
         let reopen = |archive: &IncomingFile| {
             let file = archive.reopen();
             file.map_err(|error| self.store.io_error("read", archive.path(), error))

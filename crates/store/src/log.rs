@@ -337,7 +337,7 @@ impl Header {
     }
 
     /// Returns the end of a frame that begins at `start`, without its filling.
-    fn end(&self, start: usize) -> Option<usize> {
+    fn find_end(&self, start: usize) -> Option<usize> {
         start
             .checked_add(HEADER)?
             .checked_add(usize::try_from(self.length).ok()?)
@@ -397,7 +397,7 @@ pub(crate) fn read(path: &Path, expected: Expected) -> Result<Option<Vec<Frame>>
         if identity.is_some_and(|identity| identity != header.identity) || identity.is_none() {
             return damaged(other);
         }
-        let end = header.end(at).unwrap_or(usize::MAX);
+        let end = header.find_end(at).unwrap_or(usize::MAX);
         let body = bytes
             .get(at + HEADER..end)
             .filter(|body| short_digest::<16>(body) == header.body);

@@ -36,7 +36,7 @@ impl Payload {
 
     /// Returns the bytes as they are stored under `revision`.
     #[must_use]
-    pub fn at(&self, revision: u64) -> Bytes {
+    pub fn with_revision(&self, revision: u64) -> Bytes {
         let Some(offset) = self.revision_at else {
             return self.bytes.clone();
         };

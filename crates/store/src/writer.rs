@@ -53,7 +53,7 @@ impl Write {
             Change::Delete(_) => true,
             Change::Put(payload) => {
                 let before = current.map_or(0, |entry| entry.bytes.len());
-                self.frees && payload.at(0).len() <= before + LONGEST_MARK
+                self.frees && payload.with_revision(0).len() <= before + LONGEST_MARK
             }
         }
     }
@@ -384,7 +384,7 @@ fn decide_write(state: &Snapshot, write: &Write) -> Result<Event, WriteError> {
         kind,
         entry: Arc::new(Entry {
             revision,
-            bytes: payload.at(revision),
+            bytes: payload.with_revision(revision),
         }),
         previous,
     })

@@ -146,7 +146,7 @@ fn find_address(kustomization: &Kustomization, source: &Value) -> Result<Artifac
     let missing = || format!("{kind} {namespace}/{name} has no artifact");
     let digest = view.find_text("/status/artifact/digest").ok_or_else(missing)?;
     check_applied(kustomization, view.read_text("/status/artifact/revision")).map_err(|error| error.to_string())?;
-    ArtifactAddress::of(kind, (namespace, name), digest)
+    ArtifactAddress::new(kind, (namespace, name), digest)
         .ok_or_else(|| format!("the status of {kind} {namespace}/{name} names no artifact with a sha256 digest"))
 }
 

@@ -23,7 +23,7 @@ pub(super) struct ReviewedRequest<'a> {
 
 impl<'a> ReviewedRequest<'a> {
     /// Returns the objects in the version of `shown_as`, for a request that matched as one about `resource`.
-    pub(super) async fn of(
+    pub(super) async fn from_attributes(
         contents: &Contents,
         attributes: &Attributes<'a>,
         shown_as: &Resource,

@@ -123,7 +123,7 @@ impl Admission {
 
     fn hooks(&self, phase: webhooks::Phase) -> Vec<Arc<webhooks::Hook>> {
         if self.is_open() {
-            self.hooks.of(&self.contents.view(), phase)
+            self.hooks.list_hooks(&self.contents.view(), phase)
         } else {
             Vec::new()
         }

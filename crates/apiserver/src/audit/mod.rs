@@ -154,7 +154,7 @@ pub(crate) struct RequestFacts<'a> {
 
 impl AuditRecord {
     /// Begins the record of a request, if auditing is on. Nothing is written before the user is known.
-    pub(crate) fn begin(audit: Option<&Arc<Audit>>, arrival: &RequestFacts<'_>) -> Self {
+    pub(crate) fn begin_record(audit: Option<&Arc<Audit>>, arrival: &RequestFacts<'_>) -> Self {
         let Some(audit) = audit else { return Self(None) };
         let info = arrival.info;
         let object_ref = info.is_resource.then(|| ObjectReference {

@@ -346,9 +346,9 @@ rules:
         assert_eq!(level(&bob, get("apps", "deployments")), Level::Request);
         let create = Attributes::resource("create", "", "v1", "configmaps").in_namespace("shop");
         assert_eq!(level(&bob, create), Level::RequestResponse);
-        assert_eq!(level(&bob, get("", "configmaps").named("one")), Level::Request);
-        assert_eq!(level(&bob, get("", "configmaps").named("two")), Level::None);
-        assert_eq!(level(&ann, get("", "configmaps").named("two")), Level::Metadata);
+        assert_eq!(level(&bob, get("", "configmaps").with_name("one")), Level::Request);
+        assert_eq!(level(&bob, get("", "configmaps").with_name("two")), Level::None);
+        assert_eq!(level(&ann, get("", "configmaps").with_name("two")), Level::Metadata);
         let ruling = policy.judge(Some(&bob), &get("apps", "deployments"));
         assert_eq!(ruling.omitted_stages, [Stage::RequestReceived, Stage::Panic]);
         assert!(!ruling.omits_managed_fields);
@@ -356,7 +356,7 @@ rules:
     }
 
     #[test]
-    fn faults_are_told_with_their_field() {
+    fn faults_are_reported_with_their_field() {
         let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";
         for (text, fault) in [
             (

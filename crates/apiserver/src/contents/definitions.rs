@@ -48,7 +48,7 @@ pub(super) fn compile_all(view: &View, old: &Catalog) -> Catalog {
 /// Returns the resources of an established definition; those of `old` if nothing changed.
 fn compile_or_reuse(definition: &Value, old: &Catalog) -> Vec<Arc<Resource>> {
     find_unchanged(definition, old).unwrap_or_else(|| {
-        let webhook = Webhook::of(definition).map(Arc::new);
+        let webhook = Webhook::from_definition(definition).map(Arc::new);
         customresources::compile_definition(definition)
             .into_iter()
             .map(|resource| Arc::new(Resource::new(resource, webhook.clone())))

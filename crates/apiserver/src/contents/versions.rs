@@ -210,7 +210,7 @@ impl Contents {
             drop(computed);
             for (object, wanted) in missing {
                 let converted = self.convert_to(object.clone(), &op.resource, &wanted).await;
-                op.conversions.learn(object, wanted, converted);
+                op.conversions.record_conversion(object, wanted, converted);
             }
         }
         // Conversions that are still missing count as failed.

@@ -68,7 +68,7 @@ enum Followed<'a> {
 impl<'a> Followed<'a> {
     /// Returns the followed kind of an object. Only this function names kinds: each kind belongs to one of the
     /// controllers.
-    fn of(name: &'a ObjectName) -> Option<Self> {
+    fn from_name(name: &'a ObjectName) -> Option<Self> {
         match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
             ("", "namespaces", None) => Some(Self::Namespace),
             ("", "configmaps", Some(namespace)) if name.name == ROOT_CA => Some(Self::RootCertificate(namespace)),
@@ -123,7 +123,7 @@ impl Dispatcher {
     /// Checks whether a change of this object can be relevant, without decoding it. Most changes are not.
     #[must_use]
     pub(crate) fn cares_about(&self, name: &ObjectName, bytes: &[u8]) -> bool {
-        Followed::of(name).is_some()
+        Followed::from_name(name).is_some()
             || (self.workload_status && workload::is_workload(name))
             || self.shrinks_quota(name)
             || name
@@ -156,7 +156,7 @@ impl Dispatcher {
         if self.shrinks_quota(name) || self.may_be_uncharged(name, written) {
             tasks.extend(name.namespace.clone().map(Task::Count));
         }
-        match Followed::of(name) {
+        match Followed::from_name(name) {
             Some(Followed::Namespace) => {
                 self.namespaces.insert(name.name.clone());
                 if namespace::is_ending(object) {
@@ -229,7 +229,7 @@ impl Dispatcher {
         {
             tasks.push(Task::Count(namespace.clone()));
         }
-        match Followed::of(name) {
+        match Followed::from_name(name) {
             Some(Followed::Quota(namespace)) => {
                 if let Some(quotas) = self.quotas.get_mut(namespace) {
                     quotas.remove(&name.name);
@@ -364,7 +364,7 @@ fn rolled_out_by(name: &ObjectName, object: &Value) -> Option<Task> {
     }
     let deployment = workload::deployment_of(object)?;
     let namespace = name.namespace.as_deref()?;
-    Some(Task::Workload(ObjectName::namespaced(
+    Some(Task::Workload(ObjectName::in_namespace(
         "apps",
         "deployments",
         namespace,
@@ -394,7 +394,7 @@ mod tests {
     }
 
     fn config_map(name: &str) -> ObjectName {
-        ObjectName::namespaced("", "configmaps", "shop", name)
+        ObjectName::in_namespace("", "configmaps", "shop", name)
     }
 
     fn owned_by(uid: &str) -> Value {
@@ -407,7 +407,7 @@ mod tests {
         assert!(!dispatcher.cares_about(&config_map("a"), br#"{"metadata":{"name":"a"}}"#));
         assert!(dispatcher.cares_about(&config_map("a"), br#"{"metadata":{"ownerReferences":[]}}"#));
         assert!(dispatcher.cares_about(&config_map(ROOT_CA), b"{}"));
-        let deployment = ObjectName::namespaced("apps", "deployments", "shop", "web");
+        let deployment = ObjectName::in_namespace("apps", "deployments", "shop", "web");
         assert!(!dispatcher.cares_about(&deployment, b"{}"));
         assert!(with_shop(true).cares_about(&deployment, b"{}"));
     }
@@ -476,7 +476,7 @@ mod tests {
             dispatcher.record_change(&name, &json!({ "metadata": {} }), now()),
             furnish
         );
-        let account = ObjectName::namespaced("", "serviceaccounts", "shop", "default");
+        let account = ObjectName::in_namespace("", "serviceaccounts", "shop", "default");
         assert_eq!(dispatcher.record_deletion(&account, &json!({})), furnish);
         let ending = json!({ "metadata": { "deletionTimestamp": "x" }, "spec": { "finalizers": ["kubernetes"] } });
         assert_eq!(dispatcher.record_change(&name, &ending, now()), empty);
@@ -498,8 +498,8 @@ mod tests {
             "type": "kubernetes.io/service-account-token",
             "metadata": { "annotations": { "kubernetes.io/service-account.name": "bot" } },
         });
-        let name = ObjectName::namespaced("", "secrets", "shop", "t");
-        let account = ObjectName::namespaced("", "serviceaccounts", "shop", "bot");
+        let name = ObjectName::in_namespace("", "secrets", "shop", "t");
+        let account = ObjectName::in_namespace("", "serviceaccounts", "shop", "bot");
         let look = [Task::Token("shop".to_owned(), "t".to_owned())];
         assert_eq!(dispatcher.record_change(&name, &secret, now()), look);
         assert_eq!(dispatcher.record_change(&account, &json!({}), now()), look);
@@ -511,7 +511,7 @@ mod tests {
     #[test]
     fn an_event_is_due_an_hour_after_its_last_write() {
         let mut dispatcher = with_shop(false);
-        let name = ObjectName::namespaced("", "events", "shop", "e");
+        let name = ObjectName::in_namespace("", "events", "shop", "e");
         let event = |version: &str| json!({ "metadata": { "resourceVersion": version } });
         let at = |minutes: i64| {
             now()

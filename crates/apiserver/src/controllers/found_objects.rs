@@ -34,7 +34,7 @@ pub(super) fn content_of(view: &View, catalog: &Catalog, namespace: &str) -> Vec
     let mut content = Vec::new();
     for (group, plural) in stored {
         for object in view.list_metadata(group, plural, Some(namespace)) {
-            let name = ObjectName::namespaced(group, plural, namespace, get_text(&object, "/metadata/name"));
+            let name = ObjectName::in_namespace(group, plural, namespace, get_text(&object, "/metadata/name"));
             content.push((name, object));
         }
     }

@@ -21,7 +21,7 @@ pub(crate) struct ObjectName {
 impl ObjectName {
     /// Returns the name of a namespaced object.
     #[must_use]
-    pub(crate) fn namespaced(group: &str, plural: &str, namespace: &str, name: &str) -> Self {
+    pub(crate) fn in_namespace(group: &str, plural: &str, namespace: &str, name: &str) -> Self {
         Self {
             group: group.to_owned(),
             plural: plural.to_owned(),

@@ -95,10 +95,10 @@ impl Schemas for Served<'_> {
 }
 
 fn find_builtin_schema(api_version: &str, kind: &str) -> Option<Value> {
-    definition_of(BuiltinSchemas::shared().definition_name(api_version, kind)?)
+    definition_of(BuiltinSchemas::instance().definition_name(api_version, kind)?)
 }
 
 fn definition_of(name: &str) -> Option<Value> {
-    let definitions = BuiltinSchemas::shared().openapi_definition(name);
+    let definitions = BuiltinSchemas::instance().openapi_definition(name);
     Some(without_references(definitions.get(name)?, &definitions))
 }

@@ -204,14 +204,14 @@ impl Worker {
         if !alive {
             return Ok(());
         }
-        let account = ObjectName::namespaced("", "serviceaccounts", namespace, "default");
+        let account = ObjectName::in_namespace("", "serviceaccounts", namespace, "default");
         let make_account = async {
             if self.read(&view, &account).is_none() {
                 self.create(&account, MANAGER, default_account(namespace)).await?;
             }
             Ok(())
         };
-        let bundle = ObjectName::namespaced("", "configmaps", namespace, super::service_account::ROOT_CA);
+        let bundle = ObjectName::in_namespace("", "configmaps", namespace, super::service_account::ROOT_CA);
         let make_bundle = async {
             let live = self.read(&view, &bundle);
             match root_ca(namespace, live.as_deref(), &self.settings.ca_pem) {
@@ -227,7 +227,7 @@ impl Worker {
 
     async fn sync_token_secret(&self, namespace: &str, name: &str) -> Result<(), TaskError> {
         let view = self.registry.view();
-        let name = ObjectName::namespaced("", "secrets", namespace, name);
+        let name = ObjectName::in_namespace("", "secrets", namespace, name);
         let Some(secret) = self.read(&view, &name) else {
             return Ok(());
         };
@@ -367,7 +367,7 @@ impl Worker {
         dependents: &[ObjectName],
     ) -> Result<Option<Value>, TaskError> {
         let namespace = own_name.namespace.as_deref().unwrap_or_default();
-        let set = |set: &str| ObjectName::namespaced("apps", "replicasets", namespace, set);
+        let set = |set: &str| ObjectName::in_namespace("apps", "replicasets", namespace, set);
         let own: Vec<ObjectName> = dependents
             .iter()
             .filter(|dependent| dependent.is("apps", "replicasets"))
@@ -442,12 +442,18 @@ impl Worker {
     async fn recount_quotas(&self, namespace: &str) -> Result<(), TaskError> {
         // Requests in the namespace wait for the lock: from here on, the task waits for no permit.
         let _place = long_work::enter_line().await;
-        let _turn = self.registry.admission().namespace_locks().of(namespace).await;
+        let _turn = self
+            .registry
+            .admission()
+            .namespace_locks()
+            .lock_namespace(namespace)
+            .await;
         let view = self.registry.view();
         for quota in view.list("", "resourcequotas", Some(namespace)) {
             let counted = quota::recount_usage(&view, namespace, &quota);
             if let Some(changed) = quota::with_status(&quota, &counted) {
-                let name = ObjectName::namespaced("", "resourcequotas", namespace, get_text(&quota, "/metadata/name"));
+                let name =
+                    ObjectName::in_namespace("", "resourcequotas", namespace, get_text(&quota, "/metadata/name"));
                 self.update(&name, Some("status"), MANAGER, changed).await?;
             }
         }

@@ -38,7 +38,7 @@ impl NeededConversions {
     }
 
     /// Records the result of a conversion.
-    pub(crate) fn learn(&self, object: Value, wanted: String, converted: Result<Value, ConversionFailure>) {
+    pub(crate) fn record_conversion(&self, object: Value, wanted: String, converted: Result<Value, ConversionFailure>) {
         self.known.lock().push(Known {
             object,
             wanted,

@@ -51,7 +51,7 @@ pub(crate) struct Webhook {
 
 impl Webhook {
     /// Reads a definition's webhook; `None` if its versions differ in `apiVersion` only.
-    pub(crate) fn of(definition: &Value) -> Option<Self> {
+    pub(crate) fn from_definition(definition: &Value) -> Option<Self> {
         let conversion = definition.pointer("/spec/conversion").unwrap_or(&Value::Null);
         if conversion.get("strategy").and_then(Value::as_str) != Some("Webhook") {
             return None;
@@ -61,7 +61,7 @@ impl Webhook {
         let config: ClientConfig = serde_json::from_value(config).unwrap_or_default();
         let accepted = webhook.get("conversionReviewVersions").and_then(Value::as_array);
         Some(Self {
-            endpoint: Endpoint::of(&config.without_blank_bundle()),
+            endpoint: Endpoint::from_config(&config.without_blank_bundle()),
             review_version: accepted
                 .into_iter()
                 .flatten()

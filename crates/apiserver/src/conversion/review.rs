@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_are_none_are_told() {
+    fn invalid_answers_are_reported() {
         let review =
             |response: Value| json!({"kind": KIND, "apiVersion": "apiextensions.k8s.io/v1", "response": response});
         for (answer, why) in [

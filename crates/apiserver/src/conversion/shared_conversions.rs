@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_told_to_all_who_wait_and_not_kept() {
+    async fn a_failure_reaches_all_waiters_and_is_not_cached() {
         let (shared, v1): (Shared, Arc<str>) = (Shared::default(), "g/v1".into());
         let (first, duty) = shared.get(1, &v1, 10);
         let (second, _) = shared.get(1, &v1, 10);

@@ -54,7 +54,7 @@ async fn one_user_does_not_take_the_places_of_another() {
 }
 
 #[tokio::test]
-async fn who_waits_too_many_is_told_at_once() {
+async fn a_request_over_the_waiting_limit_is_refused_immediately() {
     let fairness = with_bounds(Bounds {
         patience: Duration::from_secs(3600),
         ..small_fairness().bounds
@@ -128,7 +128,7 @@ async fn namespaces_of_one_tenant_have_one_share() {
     assert_eq!(watches.len(), 8);
     assert!(fairness.watch(&account("green", "x")).is_ok());
     let turns = |namespace: &str| fairness.step_limiter(&account(namespace, "x")).expect("turns");
-    let _taken = turns("blue-1").take().await;
+    let _taken = turns("blue-1").acquire_permits().await;
     let (blue, green) = (turns("blue-2"), turns("green"));
     let other = blue.take();
     assert!(

@@ -71,7 +71,7 @@ struct Present {
 }
 
 impl Present {
-    fn enter(deadline: &Arc<Deadline>) -> Self {
+    fn set_deadline(deadline: &Arc<Deadline>) -> Self {
         Self {
             before: PRESENT.replace(Some(deadline.clone())),
             _limits: tenure_checkpoint::Within::enter(deadline.clone()),
@@ -105,7 +105,7 @@ impl<F: Future> Future for WithDeadline<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        let _present = Present::enter(&this.deadline);
+        let _present = Present::set_deadline(&this.deadline);
         this.work.as_mut().poll(context)
     }
 }
@@ -137,9 +137,9 @@ mod tests {
     fn a_loop_ends_when_its_time_is_up() {
         assert_eq!(run_steps(10 * STEPS), Ok(()), "who has no deadline goes on");
         {
-            let _present = Present::enter(&Deadline::new(far_deadline()));
+            let _present = Present::set_deadline(&Deadline::new(far_deadline()));
             assert_eq!(run_steps(10 * STEPS), Ok(()));
-            let _within = Present::enter(&Deadline::new(Instant::now()));
+            let _within = Present::set_deadline(&Deadline::new(Instant::now()));
             assert_eq!(run_steps(STEPS), Err(Ended::OutOfTime));
         }
         assert_eq!(
@@ -152,17 +152,17 @@ mod tests {
     #[test]
     fn a_loop_ends_when_nobody_waits_for_it() {
         let deadline = Deadline::new(far_deadline());
-        let _present = Present::enter(&deadline);
+        let _present = Present::set_deadline(&deadline);
         assert_eq!(run_steps(STEPS), Ok(()));
         deadline.mark_given_up();
         assert_eq!(run_steps(STEPS), Err(Ended::OutOfTime));
     }
 
     #[test]
-    fn no_more_is_said_than_is_read() {
+    fn reports_are_bounded_by_their_limit() {
         let once = || report_bytes(MAX_REPORTED);
         assert_eq!(run_work(|| (0..3).for_each(|_| once())), Ok(()), "of no request");
-        let _present = Present::enter(&Deadline::new(far_deadline()));
+        let _present = Present::set_deadline(&Deadline::new(far_deadline()));
         assert_eq!(run_work(once), Ok(()));
         assert_eq!(run_work(|| report_bytes(1)), Err(Ended::TooManyReports));
     }

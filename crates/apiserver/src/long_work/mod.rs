@@ -86,7 +86,7 @@ impl StepLimiter {
 
     /// Takes a permit in the user's own line first, then in its tenant's. So at most the tenant's share of requests
     /// waits in the line of all users.
-    pub(crate) async fn take(&self) -> StepPermits {
+    pub(crate) async fn acquire_permits(&self) -> StepPermits {
         let mut own = Vec::with_capacity(self.own.len());
         for places in &self.own {
             own.extend(places.clone().acquire_owned().await);
@@ -131,8 +131,8 @@ where
         let turn = match &turns {
             None => (Vec::new(), None),
             Some(_) if deadline.awaited.load(Ordering::Relaxed) > 0 => (Vec::new(), None),
-            Some(turns) if begun => turns.take().await,
-            Some(turns) => tokio::time::timeout(turns.patience, turns.take())
+            Some(turns) if begun => turns.acquire_permits().await,
+            Some(turns) => tokio::time::timeout(turns.patience, turns.acquire_permits())
                 .await
                 .map_err(|_| Stopped::NoTurn)?,
         };
@@ -196,7 +196,7 @@ pub(crate) async fn run_part<T: Send + 'static>(
         return Ok(part());
     }
     let turn = match turns {
-        Some(turns) => Some(turns.take().await),
+        Some(turns) => Some(turns.acquire_permits().await),
         None => None,
     };
     let running = tokio::task::spawn_blocking(move || {

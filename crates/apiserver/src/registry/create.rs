@@ -222,7 +222,7 @@ impl Registry {
             subresource: op.subresource.clone().unwrap_or_default(),
             ..Right::resource("create", &resource.group, &resource.version, &resource.plural)
                 .in_namespace(op.namespace.as_deref().unwrap_or_default())
-                .named(name)
+                .with_name(name)
         };
         let decision = self.rights().authorize(&op.user, &right);
         if decision.allowed {

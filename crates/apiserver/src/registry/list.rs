@@ -270,7 +270,7 @@ impl PageReader {
     }
 
     async fn read(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
-        let entries = self.registry.take(&self.slot, bytes)?;
+        let entries = self.registry.take_entries(&self.slot, bytes)?;
         if entries.is_empty() {
             return Ok(None);
         }

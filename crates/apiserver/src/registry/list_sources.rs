@@ -32,7 +32,7 @@ pub(super) enum ListSource {
 
 impl ListSource {
     /// Returns the next entries, at least one and as many as have `bytes`; none at the end.
-    fn take(&mut self, bytes: usize) -> Vec<Arc<Entry>> {
+    fn take_entries(&mut self, bytes: usize) -> Vec<Arc<Entry>> {
         let (mut taken, mut size) = (Vec::new(), 0);
         match self {
             Self::Chosen(entries) => {
@@ -146,9 +146,9 @@ impl SourceSlot {
     }
 
     /// Returns the next entries; none at the end.
-    fn take(&self, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
+    fn take_entries(&self, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
         match &mut *self.source.lock() {
-            Some(source) => Ok(source.take(bytes)),
+            Some(source) => Ok(source.take_entries(bytes)),
             None => Err(ApiError::expired(
                 "the list was read too slowly: too much has changed since it began",
             )),
@@ -166,11 +166,11 @@ impl Drop for SourceSlot {
 
 impl Registry {
     /// Returns the next entries of a source, unless the limit removed it; none at the end.
-    pub(super) fn take(&self, slot: &SourceSlot, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
+    pub(super) fn take_entries(&self, slot: &SourceSlot, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
         if slot.entered.lock().is_some() {
             self.open_sources().remove_oldest(self.store().displaced_bytes());
         }
-        slot.take(bytes)
+        slot.take_entries(bytes)
     }
 
     /// Puts a source under the limit, so that a slow reader keeps few old values.
@@ -240,8 +240,8 @@ mod tests {
         assert!(!held.add(&young, 1060));
         assert!(held.remove_oldest(1100), "as much as may be");
         assert!(held.remove_oldest(1101));
-        assert_eq!(old.take(1).unwrap_err().code, 410);
-        assert_eq!(young.take(1).unwrap().len(), 1);
+        assert_eq!(old.take_entries(1).unwrap_err().code, 410);
+        assert_eq!(young.take_entries(1).unwrap().len(), 1);
         drop(young);
         assert!(!held.remove_oldest(2000), "nothing is read from any more");
         assert!(held.table.lock().is_empty());

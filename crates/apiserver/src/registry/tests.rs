@@ -96,10 +96,10 @@ static GADGET: Kind = Kind {
                 None => Ok(()),
             }
         },
-        ..Rule::of(Plugin::Priority)
+        ..Rule::new(Plugin::Priority)
     }],
     cells: |object, _| vec![object.name().into(), "shown".into()],
-    ..Kind::named("", "ConfigMap", "gadgets")
+    ..Kind::new("", "ConfigMap", "gadgets")
 };
 
 fn gadgets() -> Resource {

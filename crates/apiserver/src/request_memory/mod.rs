@@ -214,7 +214,7 @@ enum Form {
 
 impl Form {
     /// Returns the format by the same rule as decoding: an invalid type counts as JSON.
-    fn of(headers: &HeaderMap) -> Self {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let form = headers.get(CONTENT_TYPE).and_then(|form| form.to_str().ok());
         let form = form.unwrap_or_default().split(';').next().unwrap_or_default();
         match form.trim().to_ascii_lowercase().as_str() {
@@ -233,7 +233,7 @@ impl WorkingMemory {
         Self {
             taken,
             asked,
-            form: Form::of(headers),
+            form: Form::from_headers(headers),
             changes: verb == "patch",
         }
     }

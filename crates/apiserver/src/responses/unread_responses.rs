@@ -94,7 +94,7 @@ impl PendingResponse {
         }
         self.given_up.store(now_millis().max(1), Ordering::Release);
         self.waker.wake();
-        stream.end();
+        stream.end_stream();
         false
     }
 }

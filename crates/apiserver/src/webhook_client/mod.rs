@@ -79,7 +79,7 @@ enum Destination {
 
 impl Endpoint {
     /// Returns the endpoint of a configuration. Each call reports the configuration's faults.
-    pub(crate) fn of(config: &ClientConfig) -> Self {
+    pub(crate) fn from_config(config: &ClientConfig) -> Self {
         let roots = STANDARD.decode(&config.ca_bundle).unwrap_or_default();
         match (&config.service, &config.url) {
             (Some(service), _) => Self::of_service(service, &roots),

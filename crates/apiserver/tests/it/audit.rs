@@ -245,7 +245,7 @@ async fn what_can_not_be_noted_is_refused_where_it_must_be() {
 }
 
 #[tokio::test]
-async fn faults_are_told_before_anything_is_served() {
+async fn faults_are_reported_before_anything_is_served() {
     let directory = tempfile::tempdir().unwrap();
     let open = async |policy: PathBuf, path: PathBuf| {
         let mut config = Config::new(directory.path().join("data"));

@@ -128,7 +128,7 @@ impl Cluster {
     }
 
     /// Waits until `found` returns a value.
-    pub(crate) async fn until<T>(&self, what: &str, mut found: impl FnMut(&Self) -> Option<T>) -> T {
+    pub(crate) async fn wait_for<T>(&self, what: &str, mut found: impl FnMut(&Self) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(found) = found(self) {
@@ -140,14 +140,14 @@ impl Cluster {
     }
 
     pub(crate) async fn until_gone(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) {
-        self.until(&format!("{plural} {name} is gone"), |cluster| {
+        self.wait_for(&format!("{plural} {name} is gone"), |cluster| {
             cluster.get(group, plural, namespace, name).is_none().then_some(())
         })
         .await;
     }
 
     /// Waits until the controllers have handled all earlier writes: until they have acted twice on later writes.
-    pub(crate) async fn settle(&self) {
+    pub(crate) async fn wait_until_settled(&self) {
         for round in 0..2 {
             let name = format!("marker-{round}");
             self.create(

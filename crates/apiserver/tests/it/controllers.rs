@@ -25,12 +25,12 @@ async fn every_namespace_has_its_account_and_the_ca() {
     let cluster = Cluster::with_namespace(false).await;
     for namespace in ["default", "kube-system", "shop"] {
         cluster
-            .until("the account is there", |cluster| {
+            .wait_for("the account is there", |cluster| {
                 cluster.get("", "serviceaccounts", Some(namespace), "default")
             })
             .await;
         let bundle = cluster
-            .until("the CA is there", |cluster| {
+            .wait_for("the CA is there", |cluster| {
                 cluster.get("", "configmaps", Some(namespace), "kube-root-ca.crt")
             })
             .await;
@@ -41,7 +41,7 @@ async fn every_namespace_has_its_account_and_the_ca() {
         .delete("", "serviceaccounts", Some("shop"), "default", "Background")
         .await;
     let after = cluster
-        .until("the account is back", |cluster| {
+        .wait_for("the account is back", |cluster| {
             cluster.get("", "serviceaccounts", Some("shop"), "default")
         })
         .await;
@@ -50,7 +50,7 @@ async fn every_namespace_has_its_account_and_the_ca() {
     spoilt["data"]["ca.crt"] = json!("spoilt");
     cluster.update("", "configmaps", Some("shop"), spoilt).await;
     cluster
-        .until("the CA is put right", |cluster| {
+        .wait_for("the CA is put right", |cluster| {
             let bundle = cluster.config_map("kube-root-ca.crt")?;
             (bundle["data"]["ca.crt"] == cluster.server.ca_pem()).then_some(())
         })
@@ -92,7 +92,7 @@ async fn a_namespace_waits_for_finalizers_and_says_so() {
     };
     let content = "Some resources are remaining: configmaps. has 1 resource instances";
     cluster
-        .until("the condition names what is left", |cluster| {
+        .wait_for("the condition names what is left", |cluster| {
             (message(cluster, "NamespaceContentRemaining")? == content).then_some(())
         })
         .await;
@@ -122,7 +122,7 @@ async fn a_secret_gets_its_accounts_token_and_goes_with_it() {
     });
     cluster.create("", "secrets", Some("shop"), secret).await;
     cluster
-        .until("the token is there", |cluster| {
+        .wait_for("the token is there", |cluster| {
             let secret = cluster.get("", "secrets", Some("shop"), "bot-token")?;
             secret.pointer("/data/token").map(|_| ())
         })
@@ -150,14 +150,14 @@ async fn aggregated_roles_gather_new_rules() {
         .await;
     for role in ["view", "edit", "admin"] {
         cluster
-            .until(&format!("{role} has the rule"), |cluster| has(cluster, role))
+            .wait_for(&format!("{role} has the rule"), |cluster| has(cluster, role))
             .await;
     }
     cluster
         .delete(group, "clusterroles", None, "gizmo-viewer", "Background")
         .await;
     cluster
-        .until("admin has lost the rule", |cluster| {
+        .wait_for("admin has lost the rule", |cluster| {
             has(cluster, "admin").is_none().then_some(())
         })
         .await;
@@ -172,7 +172,7 @@ async fn stored_workloads_are_reported_as_rolled_out() {
         (deployment["status"]["observedGeneration"] == generation).then_some(deployment)
     };
     let first = cluster
-        .until("the first generation is reported", |cluster| observed(cluster, 1))
+        .wait_for("the first generation is reported", |cluster| observed(cluster, 1))
         .await;
     assert_eq!(first["status"]["readyReplicas"], 2);
     let managers: Vec<&str> = first["metadata"]["managedFields"]
@@ -187,7 +187,7 @@ async fn stored_workloads_are_reported_as_rolled_out() {
     scaled["spec"]["replicas"] = json!(5);
     cluster.update("apps", "deployments", Some("shop"), scaled).await;
     let second = cluster
-        .until("the second generation is reported", |cluster| observed(cluster, 2))
+        .wait_for("the second generation is reported", |cluster| observed(cluster, 2))
         .await;
     assert_eq!(second["status"]["readyReplicas"], 5);
 }
@@ -214,7 +214,7 @@ async fn a_deployment_has_its_replica_sets() {
     cluster.create("apps", "deployments", Some("shop"), deployment(2)).await;
     let reach = async |generation: i64, expected: &[(&str, i64, i64)]| {
         cluster
-            .until("the ReplicaSets are as expected", |cluster| {
+            .wait_for("the ReplicaSets are as expected", |cluster| {
                 let found = replica_sets(cluster);
                 let found: Vec<(&str, i64, i64)> = found
                     .iter()
@@ -249,7 +249,7 @@ async fn a_deployment_has_its_replica_sets() {
         )
         .await;
     cluster
-        .until("it is made again", |cluster| {
+        .wait_for("it is made again", |cluster| {
             let sets = cluster.list("apps", "replicasets", Some("shop"));
             sets.iter()
                 .any(|set| set["spec"]["replicas"] == 2 && set["metadata"]["uid"] != before)
@@ -260,7 +260,7 @@ async fn a_deployment_has_its_replica_sets() {
         .delete("apps", "deployments", Some("shop"), "web", "Background")
         .await;
     cluster
-        .until("they are gone", |cluster| {
+        .wait_for("they are gone", |cluster| {
             replica_sets(cluster).is_empty().then_some(())
         })
         .await;
@@ -272,7 +272,7 @@ async fn a_deployment_says_that_its_replica_set_is_refused() {
     let quota = json!({ "metadata": { "name": "none" }, "spec": { "hard": { "count/replicasets.apps": "0" } } });
     cluster.create("", "resourcequotas", Some("shop"), quota).await;
     cluster
-        .until("the quota is counted", |cluster| {
+        .wait_for("the quota is counted", |cluster| {
             let quota = cluster.get("", "resourcequotas", Some("shop"), "none")?;
             quota.pointer("/status/hard").map(|_| ())
         })
@@ -285,7 +285,7 @@ async fn a_deployment_says_that_its_replica_set_is_refused() {
         (found["reason"] == reason).then(|| (found.clone(), deployment.clone()))
     };
     let (condition, refused) = cluster
-        .until("it is refused", |cluster| progressing(cluster, "ReplicaSetCreateError"))
+        .wait_for("it is refused", |cluster| progressing(cluster, "ReplicaSetCreateError"))
         .await;
     assert_eq!(condition["status"], "False");
     let message = condition["message"].as_str().unwrap();
@@ -295,13 +295,13 @@ async fn a_deployment_says_that_its_replica_set_is_refused() {
         .delete("", "resourcequotas", Some("shop"), "none", "Background")
         .await;
     let (condition, taken) = cluster
-        .until("it is taken", |cluster| progressing(cluster, "NewReplicaSetAvailable"))
+        .wait_for("it is taken", |cluster| progressing(cluster, "NewReplicaSetAvailable"))
         .await;
     assert_eq!(condition["status"], "True");
     assert_eq!(taken["status"]["observedGeneration"], 1);
     let expected = [("registry.example/web:1".to_owned(), 2, 2)];
     cluster
-        .until("the ReplicaSet is ready", |cluster| {
+        .wait_for("the ReplicaSet is ready", |cluster| {
             (replica_sets(cluster) == expected).then_some(())
         })
         .await;
@@ -316,7 +316,7 @@ async fn a_load_balancer_gets_an_address() {
     });
     cluster.create("", "services", Some("shop"), service).await;
     cluster
-        .until("it has an address", |cluster| {
+        .wait_for("it has an address", |cluster| {
             let service = cluster.get("", "services", Some("shop"), "web")?;
             let address = service.pointer("/status/loadBalancer/ingress/0/ip")?;
             (*address == service["spec"]["clusterIP"]).then_some(())
@@ -328,7 +328,7 @@ async fn a_load_balancer_gets_an_address() {
 async fn without_the_switch_a_workload_says_nothing() {
     let cluster = Cluster::with_namespace(false).await;
     cluster.create("apps", "deployments", Some("shop"), deployment(2)).await;
-    cluster.settle().await;
+    cluster.wait_until_settled().await;
     let deployment = cluster.get("apps", "deployments", Some("shop"), "web").unwrap();
     assert_eq!(deployment.pointer("/status/observedGeneration"), None);
 }
@@ -338,22 +338,22 @@ async fn an_idle_server_writes_nothing() {
     let cluster = Cluster::with_namespace(true).await;
     cluster.create("apps", "deployments", Some("shop"), deployment(2)).await;
     cluster
-        .until("the rollout is reported", |cluster| {
+        .wait_for("the rollout is reported", |cluster| {
             let deployment = cluster.get("apps", "deployments", Some("shop"), "web")?;
             deployment.pointer("/status/observedGeneration").map(|_| ())
         })
         .await;
     for namespace in ["default", "kube-system", "kube-public", "kube-node-lease", "shop"] {
         cluster
-            .until("the namespace is furnished", |cluster| {
+            .wait_for("the namespace is furnished", |cluster| {
                 cluster.get("", "serviceaccounts", Some(namespace), "default")?;
                 cluster.get("", "configmaps", Some(namespace), "kube-root-ca.crt")
             })
             .await;
     }
-    cluster.settle().await;
+    cluster.wait_until_settled().await;
     let before = cluster.server.registry().view().revision();
-    cluster.settle().await;
+    cluster.wait_until_settled().await;
     // Only the second settling's own four writes.
     assert_eq!(cluster.server.registry().view().revision(), before + 4);
 }

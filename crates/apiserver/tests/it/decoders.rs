@@ -16,15 +16,15 @@ const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 struct Chance(u64);
 
 impl Chance {
-    fn below(&mut self, end: usize) -> usize {
+    fn choose_below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         usize::try_from(self.0 % u64::try_from(end.max(1)).unwrap()).unwrap()
     }
 
-    fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.below(list.len())]
+    fn choose_item<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.choose_below(list.len())]
     }
 
     /// Returns a variant of `good` with some faults.
@@ -66,24 +66,24 @@ impl Chance {
             b"\"name\":\"\",",
         ];
         let mut bytes = good.to_vec();
-        for _ in 0..=self.below(3) {
-            let at = self.below(bytes.len() + 1);
-            match self.below(7) {
-                0 if at < bytes.len() => bytes[at] ^= 1 << self.below(8),
+        for _ in 0..=self.choose_below(3) {
+            let at = self.choose_below(bytes.len() + 1);
+            match self.choose_below(7) {
+                0 if at < bytes.len() => bytes[at] ^= 1 << self.choose_below(8),
                 1 => bytes.truncate(at),
                 2 => {
-                    let end = (at + 1 + self.below(24)).min(bytes.len());
+                    let end = (at + 1 + self.choose_below(24)).min(bytes.len());
                     bytes.drain(at.min(end)..end);
                 }
                 3 => {
-                    let end = (at + 1 + self.below(40)).min(bytes.len());
+                    let end = (at + 1 + self.choose_below(40)).min(bytes.len());
                     let copy = bytes[at.min(end)..end].to_vec();
-                    let to = self.below(bytes.len() + 1);
+                    let to = self.choose_below(bytes.len() + 1);
                     bytes.splice(to..to, copy);
                 }
-                4 if at < bytes.len() => bytes[at] = u8::try_from(self.below(256)).unwrap(),
+                4 if at < bytes.len() => bytes[at] = u8::try_from(self.choose_below(256)).unwrap(),
                 _ => {
-                    let piece = PIECES[self.below(PIECES.len())];
+                    let piece = PIECES[self.choose_below(PIECES.len())];
                     bytes.splice(at..at, piece.iter().copied());
                 }
             }
@@ -211,14 +211,14 @@ async fn bodies() {
         201
     );
     for round in 0..1_600 {
-        let (path, object) = chance.of(&seeds()).clone();
+        let (path, object) = chance.choose_item(&seeds()).clone();
         let (form, body) = match round % 4 {
             0 => (protobuf, chance.broken(&frame)),
             1 => ("application/yaml", chance.broken(kustomizable(&object).as_bytes())),
             _ => ("application/json", chance.broken(object.to_string().as_bytes())),
         };
         let path = if round % 4 == 0 { MAPS } else { path };
-        let validation = chance.of(&["Strict", "Warn", "Ignore"]);
+        let validation = chance.choose_item(&["Strict", "Warn", "Ignore"]);
         let url = format!("{path}?dryRun=All&fieldValidation={validation}");
         let what = || format!("POST {url} {form} {:?}", String::from_utf8_lossy(&body));
         let code = send_request(
@@ -284,7 +284,7 @@ async fn patches() {
         {"op": "move", "from": "/metadata/labels/k", "path": "/metadata/annotations"}, {"op": "remove", "path": "/data"}]);
     let (mut good, mut refused) = (0, 0);
     for round in 0..1_600 {
-        let (path, object) = chance.of(&seeds()[..6]).clone();
+        let (path, object) = chance.choose_item(&seeds()[..6]).clone();
         let name = if path.ends_with("definitions") {
             "things.test.example"
         } else {

@@ -35,7 +35,7 @@ async fn dependents_go_after_their_last_owner() {
     cluster.until_gone("", "configmaps", Some("shop"), "child").await;
     cluster.until_gone("", "configmaps", Some("shop"), "grandchild").await;
     cluster
-        .until("the reference to the owner that is gone is removed", |cluster| {
+        .wait_for("the reference to the owner that is gone is removed", |cluster| {
             let both = cluster.config_map("both")?;
             (both["metadata"]["ownerReferences"].as_array()?.len() == 1).then_some(())
         })
@@ -106,7 +106,7 @@ async fn only_the_very_owner_counts() {
     cluster.until_gone("", "configmaps", Some("shop"), "wrong-uid").await;
     cluster.until_gone("", "configmaps", Some("shop"), "absent").await;
     cluster.until_gone("", "configmaps", Some("default"), "elsewhere").await;
-    cluster.settle().await;
+    cluster.wait_until_settled().await;
     assert!(cluster.config_map("of-namespace").is_some());
     assert!(cluster.config_map("of-unknown").is_some());
     assert!(
@@ -138,13 +138,13 @@ async fn in_the_foreground_dependents_go_first() {
         .await;
     cluster.until_gone("", "configmaps", Some("shop"), "free").await;
     let held = cluster
-        .until("the dependent that is held is being deleted", |cluster| {
+        .wait_for("the dependent that is held is being deleted", |cluster| {
             cluster
                 .config_map("held")
                 .filter(|held| !held["metadata"]["deletionTimestamp"].is_null())
         })
         .await;
-    cluster.settle().await;
+    cluster.wait_until_settled().await;
     assert!(cluster.config_map("owner").is_some());
     let mut released = (*held).clone();
     released["metadata"]["finalizers"] = json!([]);
@@ -197,7 +197,7 @@ async fn orphans_stay_without_their_owner() {
         .await;
     cluster.delete("", "configmaps", Some("shop"), "owner", "Orphan").await;
     cluster.until_gone("", "configmaps", Some("shop"), "owner").await;
-    cluster.settle().await;
+    cluster.wait_until_settled().await;
     let orphan = cluster.config_map("child").unwrap();
     assert_eq!(uid(&orphan), uid(&child));
     assert!(orphan["metadata"].get("ownerReferences").is_none());
@@ -210,7 +210,7 @@ async fn new_kinds_are_collected_and_emptied_like_old_ones() {
     let mut early = make_owned("early", &[("Widget", "nobody", "x", false)]);
     early["metadata"]["ownerReferences"][0]["apiVersion"] = json!("acme.io/v1");
     cluster.create("", "configmaps", Some("shop"), early).await;
-    cluster.settle().await;
+    cluster.wait_until_settled().await;
     assert!(cluster.config_map("early").is_some(), "its owner's kind is not known");
     cluster
         .create(definitions.0, definitions.1, None, definition("widgets", "Widget"))
@@ -218,7 +218,7 @@ async fn new_kinds_are_collected_and_emptied_like_old_ones() {
     cluster.until_gone("", "configmaps", Some("shop"), "early").await;
 
     cluster
-        .until("widgets are served", |cluster| {
+        .wait_for("widgets are served", |cluster| {
             let catalog = cluster.server.registry().catalog();
             catalog.find_any_version("acme.io", "widgets").map(|_| ())
         })
@@ -263,7 +263,7 @@ async fn one_large_owner_named_by_many_references_is_read_once() {
         .await;
     cluster.until_gone("", "configmaps", Some("shop"), "of-strangers").await;
     cluster
-        .until("the references to strangers are removed", |cluster| {
+        .wait_for("the references to strangers are removed", |cluster| {
             let both = cluster.config_map("of-both")?;
             (both["metadata"]["ownerReferences"].as_array()?.len() == 1).then_some(())
         })

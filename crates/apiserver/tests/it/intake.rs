@@ -86,7 +86,7 @@ impl Place {
         write(self.server.clone(), user, path, object.to_string()).await
     }
 
-    fn begin(&self, user: &'static str, object: &Value) -> JoinHandle<u16> {
+    fn start_write(&self, user: &'static str, object: &Value) -> JoinHandle<u16> {
         tokio::spawn(write(self.server.clone(), user, MAPS, object.to_string()))
     }
 
@@ -187,7 +187,7 @@ async fn large_objects_whose_work_waits_are_worked_on_one_after_the_other() {
     let place = Place::open().await;
     // Together they need about five times the limit.
     let all: Vec<_> = (0..24)
-        .map(|number| place.begin(GREEDY, &map(&format!("m{number}"), 1_200, "held")))
+        .map(|number| place.start_write(GREEDY, &map(&format!("m{number}"), 1_200, "held")))
         .collect();
     place
         .until_held("the webhook has some", |held| held.objects > MIB / 2)
@@ -208,7 +208,7 @@ async fn large_objects_whose_work_waits_are_worked_on_one_after_the_other() {
 async fn who_hangs_up_gives_everything_back() {
     let place = Place::open().await;
     let all: Vec<_> = (0..12)
-        .map(|number| place.begin(GREEDY, &map(&format!("m{number}"), 1_200, "never")))
+        .map(|number| place.start_write(GREEDY, &map(&format!("m{number}"), 1_200, "never")))
         .collect();
     place
         .until_held("the webhook has some", |held| held.objects > MIB / 2)

@@ -428,7 +428,7 @@ fn a_secrets_token_holds_as_long_as_the_secret_holds_it() {
 }
 
 #[test]
-fn callers_are_told_nothing_but_unauthorized() {
+fn callers_get_only_unauthorized() {
     let directory = tempfile::tempdir().unwrap();
     let authority = Authority::open(directory.path(), &loopback_names(), now()).unwrap();
     let objects = objects();

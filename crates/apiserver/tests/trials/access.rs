@@ -140,7 +140,7 @@ fn request_for(path: &str) -> Attributes {
         }
         ["api", "v1", "namespaces", namespace, resource, name] => Attributes::resource("get", "", "v1", resource)
             .in_namespace(namespace)
-            .named(name),
+            .with_name(name),
         ["api", "v1", resource] => Attributes::resource("list", "", "v1", resource),
         _ => Attributes::path("get", path),
     }

@@ -51,7 +51,7 @@ pub fn check_escalation(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
 fn check_role(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
     let escalate = Attributes::resource("escalate", GROUP, "*", write.kind.resource())
         .in_namespace(write.namespace)
-        .named(write.path_name);
+        .with_name(write.path_name);
     if rbac.authorize(write.user, &escalate).allowed {
         return Ok(());
     }
@@ -91,7 +91,7 @@ fn check_binding(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
     };
     let bind = Attributes::resource("bind", &role.group, "*", resource)
         .in_namespace(write.namespace)
-        .named(&role.name);
+        .with_name(&role.name);
     if rbac.authorize(write.user, &bind).allowed {
         return Ok(());
     }

@@ -81,7 +81,7 @@ impl Attributes {
 
     /// Sets the object's name.
     #[must_use]
-    pub fn named(mut self, name: &str) -> Self {
+    pub fn with_name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }

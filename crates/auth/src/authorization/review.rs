@@ -318,7 +318,7 @@ fn attributes_of(review: &Value) -> Attributes {
         subresource: field("subresource").to_owned(),
         ..Attributes::resource(field("verb"), field("group"), version, field("resource"))
             .in_namespace(field("namespace"))
-            .named(field("name"))
+            .with_name(field("name"))
     }
 }
 

@@ -49,16 +49,16 @@ impl ArtifactStorage {
     /// Opens the store below a folder.
     pub(crate) fn open(folder: &Path, limits: Limits, budgets: Budgets) -> Result<Self, StorageError> {
         let store = ArtifactStore::open(folder.join(STORE), budgets.archives())?;
-        Ok(Self::of(folder, store, limits, budgets))
+        Ok(Self::with_budgets(folder, store, limits, budgets))
     }
 
     /// Opens the store below a folder read-only, while the controllers may be using the folder.
     pub(crate) fn open_read_only(folder: &Path, limits: Limits) -> Self {
         let store = ArtifactStore::look_into(folder.join(STORE));
-        Self::of(folder, store, limits, Budgets::default())
+        Self::with_budgets(folder, store, limits, Budgets::default())
     }
 
-    fn of(folder: &Path, store: ArtifactStore, limits: Limits, budgets: Budgets) -> Self {
+    fn with_budgets(folder: &Path, store: ArtifactStore, limits: Limits, budgets: Budgets) -> Self {
         Self {
             trees: TreeCache::new(store.clone(), limits, budgets.tree_budget()),
             store,
@@ -80,7 +80,7 @@ impl ArtifactStorage {
             lane: lane.to_owned(),
             memory: self.fetches.clone(),
             unpacking: self.unpacking.clone(),
-            trees: self.trees.budget().room(),
+            trees: self.trees.budget().process_limits(),
         }
     }
 

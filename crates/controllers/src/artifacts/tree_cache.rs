@@ -103,7 +103,7 @@ impl TreeCache {
         };
         let load = || async {
             let size = self.store.loaded_size(source, digest)?.max(LEAST);
-            let held = self.room(lane, size, deadline).await?;
+            let held = self.reserve_memory(lane, size, deadline).await?;
             let (store, limits, lane) = (self.store.clone(), self.limits, lane.to_owned());
             let (source, digest) = (source.clone(), digest.to_owned());
             let loading = tokio::task::spawn_blocking(move || {
@@ -133,7 +133,7 @@ impl TreeCache {
         bytes: u64,
         deadline: tokio::time::Instant,
     ) -> Result<HeldBytes, OverBudget> {
-        self.room(lane, bytes.max(LEAST), deadline).await
+        self.reserve_memory(lane, bytes.max(LEAST), deadline).await
     }
 
     /// Returns the memory budget of all trees.
@@ -141,7 +141,12 @@ impl TreeCache {
         &self.budget
     }
 
-    async fn room(&self, lane: &str, bytes: u64, deadline: tokio::time::Instant) -> Result<HeldBytes, OverBudget> {
+    async fn reserve_memory(
+        &self,
+        lane: &str,
+        bytes: u64,
+        deadline: tokio::time::Instant,
+    ) -> Result<HeldBytes, OverBudget> {
         let mut waiting = std::pin::pin!(self.budget.acquire(lane, bytes, deadline));
         // Join the queue first: trees that fall out of use from here on go to the queue.
         if let Poll::Ready(answer) = futures::poll!(&mut waiting) {
@@ -286,7 +291,7 @@ mod tests {
             self.trees.load((source, digest), lane, deadline).await
         }
 
-        fn loaded(&self) -> usize {
+        fn count_loaded(&self) -> usize {
             let cached = self.trees.lock_cache();
             cached.values().filter(|cached| cached.slot.get().is_some()).count()
         }
@@ -308,13 +313,13 @@ mod tests {
         drop(bed.load(a, "one").await.unwrap());
         assert_eq!(bed.budget.held(), one);
         drop(bed.load(b, "one").await.unwrap());
-        assert_eq!((bed.loaded(), bed.budget.held_by("one")), (2, 2 * one));
+        assert_eq!((bed.count_loaded(), bed.budget.held_by("one")), (2, 2 * one));
         // The lane is full: the unused one of its two trees is dropped.
         let other = bed.load(c, "one").await.unwrap();
-        assert_eq!((bed.loaded(), bed.budget.held()), (2, 2 * one));
+        assert_eq!((bed.count_loaded(), bed.budget.held()), (2, 2 * one));
         // Another lane has its own memory, and takes nothing from this one.
         drop(bed.load(b, "two").await.unwrap());
-        assert_eq!((bed.loaded(), bed.budget.held()), (3, 3 * one));
+        assert_eq!((bed.count_loaded(), bed.budget.held()), (3, 3 * one));
         // All memory is taken, and two of the three trees are in use.
         drop(bed.load(d, "three").await.unwrap());
         assert_eq!((bed.budget.held_by("two"), bed.budget.held_by("three")), (0, one));

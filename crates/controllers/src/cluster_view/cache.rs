@@ -26,7 +26,7 @@ pub(crate) struct CacheByKind(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>
 
 impl CacheByKind {
     /// Returns the cache of one kind.
-    pub(crate) fn of<K: Send + Sync + 'static>(&self) -> Arc<Cache<K>> {
+    pub(crate) fn get<K: Send + Sync + 'static>(&self) -> Arc<Cache<K>> {
         let find = |known: &HashMap<TypeId, Arc<dyn Any + Send + Sync>>| {
             let found = known.get(&TypeId::of::<K>()).cloned()?;
             found.downcast::<Cache<K>>().ok()

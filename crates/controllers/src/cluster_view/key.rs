@@ -90,7 +90,7 @@ impl Key {
     }
 
     /// Returns the key of the object with this metadata.
-    pub(crate) fn of(kind: &'static Kind, metadata: &tenure_api::ObjectMeta) -> Self {
+    pub(crate) fn from_metadata(kind: &'static Kind, metadata: &tenure_api::ObjectMeta) -> Self {
         Self {
             kind,
             namespace: metadata.namespace.clone().unwrap_or_default(),

@@ -32,7 +32,7 @@ impl ObjectChange<'_> {
     }
 
     /// Updates a cache.
-    pub(crate) fn take<K: Resource + DeserializeOwned>(&self, cache: &Cache<K>) -> Option<Change<K>> {
+    pub(crate) fn apply_to<K: Resource + DeserializeOwned>(&self, cache: &Cache<K>) -> Option<Change<K>> {
         match self {
             Self::Changed(object) => cache.take_seen(object),
             Self::Gone((namespace, name), revision) => Some(cache.take_gone(namespace, name, revision)),

@@ -196,7 +196,7 @@ fn connect(
         .clusters
         .try_acquire(name, 1)
         .map_err(|error| error.to_string())?;
-    let head = Arc::new(Head::of(target)?);
+    let head = Arc::new(Head::new(target)?);
     let service = |connections: &ByteBudget| {
         let client: PeerClient<Body> = open_peer(reach, target, (connections.clone(), name))?.client();
         let (head, token) = (Arc::clone(&head), token.clone());
@@ -291,7 +291,7 @@ struct Head {
 }
 
 impl Head {
-    fn of(target: &Target) -> Result<Self, String> {
+    fn new(target: &Target) -> Result<Self, String> {
         let authority = target.address.to_string();
         let authority = authority.strip_prefix("https://").unwrap_or_default().parse();
         let mut headers = Vec::new();

@@ -88,7 +88,7 @@ impl AttemptMarks {
     }
 
     /// Marks the beginning of an attempt. The attempt has ended when the returned value is dropped.
-    pub(crate) fn begin(&self, key: &Key) -> RunningAttempt<'_> {
+    pub(crate) fn mark_begin(&self, key: &Key) -> RunningAttempt<'_> {
         let name = name_file(key);
         let path = self.folder.join(&name);
         let mark = Mark {
@@ -208,21 +208,21 @@ mod tests {
         let _ = std::fs::remove_dir_all(&folder);
         let open = || AttemptMarks::open(folder.clone());
         let first = open();
-        drop(first.begin(&key("ended")));
-        crash(first.begin(&key("culprit")));
-        crash(first.begin(&key("beside")));
+        drop(first.mark_begin(&key("ended")));
+        crash(first.mark_begin(&key("culprit")));
+        crash(first.mark_begin(&key("beside")));
 
         let second = open();
         let counts =
             |attempt_marks: &AttemptMarks| ["ended", "culprit", "beside"].map(|name| attempt_marks.crashes(&key(name)));
         assert_eq!(counts(&second), [0, 1, 1]);
         // The other object waits while this one ends the process again.
-        crash(second.begin(&key("culprit")));
+        crash(second.mark_begin(&key("culprit")));
 
         let third = open();
         assert_eq!(counts(&third), [0, 2, 1]);
         // An object whose attempt ends normally is like any other.
-        drop(third.begin(&key("beside")));
+        drop(third.mark_begin(&key("beside")));
         assert_eq!(counts(&third), [0, 2, 0]);
         assert_eq!(counts(&open()), [0, 2, 0]);
 

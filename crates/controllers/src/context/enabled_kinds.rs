@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_told() {
+    fn invalid_selections_are_refused() {
         let unknown = read("*,-helmrelease").unwrap_err();
         assert_eq!(
             unknown.to_string(),

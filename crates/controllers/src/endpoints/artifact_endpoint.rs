@@ -148,7 +148,7 @@ impl ArtifactEndpoint {
         let keeper = keeper.ok_or(ArtifactRefusal::Unavailable)?;
         let transfer = match takes {
             true => Some(
-                self.begin(reader, keeper.name_share(&address.namespace))
+                self.begin_transfer(reader, keeper.name_share(&address.namespace))
                     .ok_or(ArtifactRefusal::TooMany)?,
             ),
             false => None,
@@ -173,7 +173,7 @@ impl ArtifactEndpoint {
         rates.entry(reader.to_owned()).or_default().take_token(READER_RATE, now)
     }
 
-    fn begin(&self, reader: &str, share: String) -> Option<Transfer> {
+    fn begin_transfer(&self, reader: &str, share: String) -> Option<Transfer> {
         let mut counts = lock(&self.shared.transfers);
         let of_reader = counts.readers.get(reader).copied().unwrap_or_default();
         let of_share = counts.shares.get(&share).copied().unwrap_or_default();
@@ -234,7 +234,7 @@ mod tests {
 
     fn address(namespace: &str) -> ArtifactAddress {
         let digest = format!("sha256:{}", "0a".repeat(32));
-        ArtifactAddress::of("Bucket", (namespace, "app"), &digest).expect("an address")
+        ArtifactAddress::new("Bucket", (namespace, "app"), &digest).expect("an address")
     }
 
     #[tokio::test]
@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn slow_readers_take_their_own_share_and_no_more() {
         let endpoint = ArtifactEndpoint::default();
-        let begin = |reader: &str, share: &str| endpoint.begin(reader, share.to_owned());
+        let begin = |reader: &str, share: &str| endpoint.begin_transfer(reader, share.to_owned());
         let mut held: Vec<Transfer> = (0..OF_READER).filter_map(|_| begin("slow", "a")).collect();
         assert_eq!(held.len(), OF_READER);
         assert!(begin("slow", "a").is_none() && begin("slow", "b").is_none());

@@ -13,7 +13,7 @@ const SERVICE_ACCOUNT: &str = "ServiceAccount";
 /// The name of the Role that a message proposes.
 const ROLE: &str = "tenure-pull-secrets";
 /// The limit of accounts that a message names.
-const TOLD: usize = 5;
+const NAMED_ACCOUNTS: usize = 5;
 
 impl Actor {
     /// Reads the accounts of the entry in a namespace.
@@ -67,10 +67,14 @@ impl Actor {
         let all = &self.request.spec.service_accounts;
         let names: String = all
             .iter()
-            .take(TOLD)
+            .take(NAMED_ACCOUNTS)
             .map(|name| format!(" --resource-name {name}"))
             .collect();
-        let more = if all.len() > TOLD { " (and the others)" } else { "" };
+        let more = if all.len() > NAMED_ACCOUNTS {
+            " (and the others)"
+        } else {
+            ""
+        };
         let writer = self
             .provider
             .as_ref()

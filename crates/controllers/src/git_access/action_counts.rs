@@ -54,7 +54,7 @@ impl AccessHub {
     fn sum_up(&self) -> BTreeMap<String, Sums> {
         let now = Timestamp::now().as_second();
         let mut all: BTreeMap<String, Sums> = BTreeMap::new();
-        for request in self.caches().of::<FluxAccessRequest>().in_namespace(self.platform()) {
+        for request in self.caches().get::<FluxAccessRequest>().in_namespace(self.platform()) {
             if all.len() >= MOST && !all.contains_key(&request.spec.provider) {
                 continue;
             }

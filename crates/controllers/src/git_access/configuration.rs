@@ -90,7 +90,7 @@ async fn read_artifact(
     }
     let revision = view.read_text("/status/artifact/revision").to_owned();
     let gone = || format!("the artifact of {name} does not exist yet");
-    let address = ArtifactAddress::of(&source.kind, (platform, &source.name), &digest).ok_or_else(gone)?;
+    let address = ArtifactAddress::new(&source.kind, (platform, &source.name), &digest).ok_or_else(gone)?;
     let (file, _) = access_hub.hub.open(&address).await.ok_or_else(gone)?;
     let limits = access_hub.hub.context.artifact_storage.limits;
     let size = read_archive_size(&file).map_err(|error| format!("the artifact of {name}: {error}"))?;

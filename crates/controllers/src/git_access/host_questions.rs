@@ -80,7 +80,7 @@ impl ProviderReconciler {
             let all = self
                 .access_hub
                 .caches()
-                .of::<FluxAccessRequest>()
+                .get::<FluxAccessRequest>()
                 .in_namespace(&self.key.namespace);
             let names: BTreeSet<String> = all
                 .iter()
@@ -121,7 +121,8 @@ impl ProviderReconciler {
             actor.host.keep_listing(&target, actor.kind, listing);
             for known in &all {
                 if known.spec.provider == self.key.name && known.spec.target.id == target.id {
-                    self.access_hub.wake(&Key::of(FluxAccessRequest::KIND, &known.metadata));
+                    self.access_hub
+                        .wake(&Key::from_metadata(FluxAccessRequest::KIND, &known.metadata));
                 }
             }
         }

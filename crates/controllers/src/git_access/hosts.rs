@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authoriser_is_read_and_half_of_one_is_told() {
+    fn an_authoriser_is_read_and_an_incomplete_one_is_refused() {
         assert!(read_authoriser(HostKind::Gitlab, &secret("token", "abc\n")).is_ok());
         for (key, value) in [("token", "  "), ("password", "abc")] {
             let error = read_authoriser(HostKind::Gitlab, &secret(key, value)).err().unwrap();

@@ -146,7 +146,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl AccessHub {
     /// Starts the reconcilers after all kinds of access have been seen.
-    pub(crate) fn begin(&self) {
+    pub(crate) fn start_reconcilers(&self) {
         self.ready.cancel();
         self.hub.context.mailboxes.wake_all();
     }
@@ -180,11 +180,11 @@ impl AccessHub {
     }
 
     fn find_provider(&self, name: &str) -> Option<Arc<AccessProvider>> {
-        self.caches.of::<AccessProvider>().get(self.platform(), name)
+        self.caches.get::<AccessProvider>().get(self.platform(), name)
     }
 
     fn list_requests(&self, provider: &str) -> Vec<Arc<FluxAccessRequest>> {
-        let mut all = self.caches.of::<FluxAccessRequest>().in_namespace(self.platform());
+        let mut all = self.caches.get::<FluxAccessRequest>().in_namespace(self.platform());
         all.retain(|request| request.spec.provider == provider);
         all
     }
@@ -268,7 +268,7 @@ impl AccessHub {
         &self,
         names: impl IntoIterator<Item = &'a String>,
     ) -> BTreeMap<String, BTreeMap<String, DeliveryState>> {
-        let requests = self.caches.of::<FluxAccessRequest>();
+        let requests = self.caches.get::<FluxAccessRequest>();
         let held = names.into_iter().filter_map(|name| {
             let request = requests.get(self.platform(), name)?;
             Some((
@@ -318,7 +318,7 @@ impl AccessHub {
             let name = request.name_any();
             let is_known = before.as_ref().is_some_and(|before| before.agrees_with(&found, &name));
             if !is_known {
-                self.wake(&Key::of(FluxAccessRequest::KIND, &request.metadata));
+                self.wake(&Key::from_metadata(FluxAccessRequest::KIND, &request.metadata));
             }
         }
     }
@@ -343,7 +343,7 @@ impl AccessHub {
 
     /// Notifies the Surfaces of namespaces in which a request has its Secret now, or no longer has it.
     fn wake_surfaces(&self, key: &Key) {
-        let request = self.caches.of::<FluxAccessRequest>().get(&key.namespace, &key.name);
+        let request = self.caches.get::<FluxAccessRequest>().get(&key.namespace, &key.name);
         let now = request.as_deref().map(list_delivered).unwrap_or_default();
         let before = match now.is_empty() {
             true => lock(&self.notified_namespaces).remove(&key.name),
@@ -388,7 +388,7 @@ impl AccessHub {
             }
         }
         if changed.namespace == self.platform() {
-            for provider in self.caches.of::<AccessProvider>().in_namespace(self.platform()) {
+            for provider in self.caches.get::<AccessProvider>().in_namespace(self.platform()) {
                 let source = provider.spec.agent.as_ref().map(|agent| &agent.source_ref);
                 if source.is_some_and(|source| source.kind == changed.kind.name && source.name == changed.name) {
                     self.wake_provider(&provider.name_any());
@@ -422,7 +422,7 @@ impl AccessHub {
     pub(crate) fn take_grant(&self, change: &Change<FluxAccessGrant>) {
         for grant in change.old.iter().chain(&change.new) {
             let name = &grant.spec.request_ref.name;
-            let request = self.caches.of::<FluxAccessRequest>().get(self.platform(), name);
+            let request = self.caches.get::<FluxAccessRequest>().get(self.platform(), name);
             self.wake(&Key::new(FluxAccessRequest::KIND, self.platform(), name));
             if let Some(request) = request {
                 self.wake_provider(&request.spec.provider);
@@ -448,18 +448,18 @@ fn list_accounts_of(provider: &AccessProvider) -> Vec<String> {
 
 impl AccessLookup for AccessHub {
     fn find_accounts(&self, provider: &str) -> Option<Vec<String>> {
-        let provider = self.caches.of::<AccessProvider>().get(self.platform(), provider)?;
+        let provider = self.caches.get::<AccessProvider>().get(self.platform(), provider)?;
         Some(list_accounts_of(&provider))
     }
 
     fn list_accounts(&self) -> Vec<String> {
-        let all = self.caches.of::<AccessProvider>().in_namespace(self.platform());
+        let all = self.caches.get::<AccessProvider>().in_namespace(self.platform());
         all.iter().flat_map(|provider| list_accounts_of(provider)).collect()
     }
 
     fn find_secret(&self, namespace: &str, url: &str) -> Option<String> {
         let platform = self.platform();
-        let all = self.caches.of::<FluxAccessRequest>().in_namespace(platform);
+        let all = self.caches.get::<FluxAccessRequest>().in_namespace(platform);
         let mut fitting = all.iter().filter(|request| {
             let spec = &request.spec;
             let target = self.targets.get("", &name_target(&spec.provider, spec.target.id));

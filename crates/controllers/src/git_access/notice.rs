@@ -110,7 +110,7 @@ impl RequestReconciler {
     ) -> Result<(), ClusterError> {
         let mut status = request.status.clone().unwrap_or_default();
         record_plan(&mut status, planned, now);
-        let writer = ObjectWriter::of(request);
+        let writer = ObjectWriter::new(request);
         writer.write_status(&self.access_hub, &status).await?;
         let Some(happening) = happening else { return Ok(()) };
         tracing::info!(

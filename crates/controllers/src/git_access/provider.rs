@@ -95,7 +95,7 @@ impl ProviderReconciler {
     fn current(&self) -> Option<Arc<AccessProvider>> {
         self.access_hub
             .caches()
-            .of::<AccessProvider>()
+            .get::<AccessProvider>()
             .get(&self.key.namespace, &self.key.name)
     }
 
@@ -132,7 +132,7 @@ impl ProviderReconciler {
         let own = all.into_iter().filter(|access| access.spec.provider == self.key.name);
         for (index, access) in own.enumerate() {
             let namespace = access.namespace().unwrap_or_default();
-            let placement = self.access_hub.hub.place(&namespace).await;
+            let placement = self.access_hub.hub.read_placement(&namespace).await;
             let author = access.annotations().get(REQUESTED_BY).cloned();
             let asked_in = AskedIn {
                 kind: "FluxAccess".to_owned(),
@@ -231,7 +231,7 @@ impl ProviderReconciler {
             self.make_request(platform, name, spec).await?;
         }
         for name in &plan.end {
-            let Some(request) = self.access_hub.caches().of::<FluxAccessRequest>().get(platform, name) else {
+            let Some(request) = self.access_hub.caches().get::<FluxAccessRequest>().get(platform, name) else {
                 continue;
             };
             let options = DeleteOptions {
@@ -338,7 +338,7 @@ impl ProviderReconciler {
         self.execute(&plan).await?;
         if requests.is_empty() {
             let change = FinalizerChange::Remove(TENURE_FINALIZER.to_owned());
-            ObjectWriter::of(provider)
+            ObjectWriter::new(provider)
                 .change_finalizer(&self.access_hub, &change)
                 .await?;
             return Ok(Some(Next::Done(None)));
@@ -397,7 +397,7 @@ impl Reconciler for ProviderReconciler {
         Arc::clone(&self.permits)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(provider) = self.current() else {
             return Ok(None);
         };
@@ -411,7 +411,7 @@ impl Reconciler for ProviderReconciler {
             .any(|finalizer| finalizer == TENURE_FINALIZER)
         {
             let change = FinalizerChange::Add(TENURE_FINALIZER.to_owned());
-            ObjectWriter::of(provider.as_ref())
+            ObjectWriter::new(provider.as_ref())
                 .change_finalizer(&self.access_hub, &change)
                 .await?;
             return Ok(Some(Next::Again));
@@ -427,7 +427,7 @@ impl Reconciler for ProviderReconciler {
                 )],
                 ..provider.status.clone().unwrap_or_default()
             };
-            ObjectWriter::of(provider.as_ref())
+            ObjectWriter::new(provider.as_ref())
                 .write_status(&self.access_hub, &status)
                 .await?;
             return Ok(Some(Next::Done(now.checked_add(AGAIN).ok())));
@@ -547,14 +547,14 @@ impl Reconciler for ProviderReconciler {
             _ => self.try_authoriser(&provider, now).await,
         };
         let status = self.conclude(&provider, &problems, (authoriser.clone(), ends.clone()), now);
-        ObjectWriter::of(provider.as_ref())
+        ObjectWriter::new(provider.as_ref())
             .write_status(&self.access_hub, &status)
             .await?;
         // A sweep is slow if the host is slow. So the status is written before it, and again after it if something changed.
         self.sweep(&requests, now).await;
         let swept = self.conclude(&provider, &problems, (authoriser, ends), now);
         if swept != status {
-            ObjectWriter::of(provider.as_ref())
+            ObjectWriter::new(provider.as_ref())
                 .write_status(&self.access_hub, &swept)
                 .await?;
         }

@@ -107,12 +107,12 @@ impl RequestReconciler {
         use crate::reconcile_loop::reconciled::Home as _;
         let caches = self.access_hub.caches();
         caches
-            .of::<FluxAccessRequest>()
+            .get::<FluxAccessRequest>()
             .get(&self.key.namespace, &self.key.name)
     }
 
     /// Reads the current state of one namespace.
-    async fn look(
+    async fn observe_namespace(
         &mut self,
         actor: &Actor,
         (case, circumstances): (RequestFacts<'_>, &StepFacts),
@@ -206,7 +206,7 @@ impl RequestReconciler {
             set_ledger(&mut status, namespace, plan);
             record_history(&mut status, namespace, &plan.happened, now);
         }
-        let writer = ObjectWriter::of(request);
+        let writer = ObjectWriter::new(request);
         writer.write_status(&self.access_hub, &status).await?;
         self.access_hub.wake_related_requests(request, &status);
         let happened = changed
@@ -284,7 +284,7 @@ impl RequestReconciler {
         let path = status.credentials.iter().find_map(|ledger| ledger.path.clone());
         status.path = path.or_else(|| Some(request.spec.target.path.clone()));
         if status != before {
-            ObjectWriter::of(request)
+            ObjectWriter::new(request)
                 .write_status(&self.access_hub, &status)
                 .await?;
             self.access_hub.wake_related_requests(request, &status);
@@ -349,10 +349,10 @@ impl Reconciler for RequestReconciler {
         self.access_hub.host(provider).share(asker)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(request) = self.current() else { return Ok(None) };
         let now = Timestamp::now();
-        let writer = ObjectWriter::of(request.as_ref());
+        let writer = ObjectWriter::new(request.as_ref());
         let has_finalizer = request
             .finalizers()
             .iter()
@@ -400,7 +400,7 @@ impl Reconciler for RequestReconciler {
                 let planned = match actor.is_by_hand() {
                     true => actor.watch(case, &namespace).await,
                     false => {
-                        let snapshot = self.look(&actor, (case, &circumstances), &namespace).await;
+                        let snapshot = self.observe_namespace(&actor, (case, &circumstances), &namespace).await;
                         snapshot.map(|snapshot| plan(&snapshot, Timestamp::now()))
                     }
                 };

@@ -34,14 +34,14 @@ pub(super) fn list_sources(access_hub: &AccessHub, secret: &str, namespace: &str
         })
     };
     let mut sources = Vec::new();
-    for source in shard.caches.of::<GitRepository>().in_namespace(namespace) {
+    for source in shard.caches.get::<GitRepository>().in_namespace(namespace) {
         let spec = &source.spec;
         let status = source.status.as_ref();
         let status = status.map(|status| (status.conditions.as_slice(), status.last_handled_reconcile_at.as_ref()));
         let spec = (&source.metadata, spec.secret_ref.as_ref(), spec.suspend, &spec.interval);
         sources.extend(describe(GitRepository::KIND, spec, status));
     }
-    for source in shard.caches.of::<OciRepository>().in_namespace(namespace) {
+    for source in shard.caches.get::<OciRepository>().in_namespace(namespace) {
         let spec = &source.spec;
         let status = source.status.as_ref();
         let status = status.map(|status| (status.conditions.as_slice(), status.last_handled_reconcile_at.as_ref()));

@@ -110,7 +110,7 @@ impl Actor {
         self.request.metadata.name.as_deref().unwrap_or_default()
     }
 
-    fn place<'a>(&'a self, namespace: &'a str) -> Place<'a> {
+    fn find_secret_place<'a>(&'a self, namespace: &'a str) -> Place<'a> {
         Place {
             request: self.request_name(),
             namespace,
@@ -179,7 +179,7 @@ impl Actor {
 
     /// Returns the accounts of a namespace that read the Secret.
     async fn list_readers(&self, namespace: &str) -> BTreeSet<String> {
-        let placement = self.access_hub.hub.place(namespace).await;
+        let placement = self.access_hub.hub.read_placement(namespace).await;
         let source = identity::decide_for_source(&placement, namespace).ok();
         let own = source
             .filter(|account| account.namespace() == namespace)
@@ -193,7 +193,7 @@ impl Actor {
             return SecretState::Absent;
         }
         match self.writer().await {
-            Ok(client) => secrets::read_secret_state(&client, self.place(namespace), self.form()).await,
+            Ok(client) => secrets::read_secret_state(&client, self.find_secret_place(namespace), self.form()).await,
             Err(why) => SecretState::Unknown(why),
         }
     }
@@ -236,7 +236,7 @@ impl Actor {
 
     /// Checks whether only the intended accounts can read the Secret, as far as the namespace's own RBAC says.
     pub(super) async fn check_strict(&self, namespace: &str) -> Result<(), String> {
-        let placement = self.access_hub.hub.place(namespace).await;
+        let placement = self.access_hub.hub.read_placement(namespace).await;
         let mut others = vec![identity::decide_for_lane(&placement, namespace).to_string()];
         others.extend(
             identity::decide_for_source(&placement, namespace)
@@ -305,7 +305,7 @@ impl Actor {
             }
             Step::ProbeDelivered => Answer::Probed(self.probe(self.read_delivered(namespace).await, ledger).await),
             Step::DeleteSecret(seen) => Answer::SecretDeleted(match self.writer().await {
-                Ok(client) => secrets::delete_secret(&client, self.place(namespace), seen).await,
+                Ok(client) => secrets::delete_secret(&client, self.find_secret_place(namespace), seen).await,
                 Err(why) => Err(WriteFailure::Refused(why)),
             }),
             Step::ChangeAccounts(changes) => Answer::Named(self.change_accounts(namespace, changes).await),
@@ -355,7 +355,7 @@ impl Actor {
         .await?;
         let writer = self.writer().await?;
         let readers = self.list_readers(namespace).await;
-        secrets::try_delivery(&writer, self.place(namespace), self.form(), &readers).await
+        secrets::try_delivery(&writer, self.find_secret_place(namespace), self.form(), &readers).await
     }
 
     /// Orders a credential, and writes its value into the staging Secret. For a key, the private key is staged before the order.
@@ -477,7 +477,7 @@ impl Actor {
         let client = self.writer().await.map_err(WriteFailure::Refused)?;
         let readers = self.list_readers(namespace).await;
         let written = (&staged, found.borrow());
-        secrets::write_value(&client, self.place(namespace), written, seen, &readers).await
+        secrets::write_value(&client, self.find_secret_place(namespace), written, seen, &readers).await
     }
 
     async fn mark(&self, namespace: &str, seen: &SecretFacts) -> Result<String, WriteFailure> {
@@ -488,7 +488,7 @@ impl Actor {
         };
         let authority = authority.as_deref().map(Vec::as_slice);
         let client = self.writer().await.map_err(WriteFailure::Refused)?;
-        secrets::renew_mark(&client, self.place(namespace), authority, seen).await
+        secrets::renew_mark(&client, self.find_secret_place(namespace), authority, seen).await
     }
 
     /// Returns the staged value as a client would read it.

@@ -17,7 +17,7 @@ pub(crate) struct ClusterWideRights {
 
 impl ClusterWideRights {
     /// Creates the value, read now.
-    pub(crate) fn of(roles: Roles, bindings: Result<Bindings, String>) -> Self {
+    pub(crate) fn new(roles: Roles, bindings: Result<Bindings, String>) -> Self {
         Self {
             read_at: Instant::now(),
             roles,

@@ -175,7 +175,7 @@ impl Hub {
 
     /// Returns whose a namespace is, from the known facts.
     fn find_placement(&self, namespace: &str) -> Placement {
-        self.placements.place(namespace)
+        self.placements.find_placement(namespace)
     }
 
     /// Returns the tenant that has recorded a namespace.
@@ -189,7 +189,7 @@ impl Hub {
             "" => self.context.settings.platform_namespace.as_str(),
             namespace => namespace,
         };
-        self.lanes.of(&self.place(namespace).await, namespace)
+        self.lanes.find_lane(&self.read_placement(namespace).await, namespace)
     }
 
     /// Returns the client of a plan's identity, for work in a namespace.
@@ -216,7 +216,7 @@ impl Hub {
     pub(crate) fn is_worked_in(&self, namespace: &str) -> bool {
         namespace == self.context.settings.platform_namespace
             || self.lanes_by_namespace().contains_key(namespace)
-            || !self.caches.of::<Surface>().in_namespace(namespace).is_empty()
+            || !self.caches.get::<Surface>().in_namespace(namespace).is_empty()
     }
 
     /// Sets the lane that has its rights in a namespace now, or none, and wakes the objects that waited for it.
@@ -234,7 +234,7 @@ impl Hub {
             self.context.mailboxes.wake_in(namespace);
         }
         if let Some(fleet) = self.fleet() {
-            fleet.place(namespace);
+            fleet.assign_namespace(namespace);
         }
     }
 
@@ -263,7 +263,7 @@ impl Hub {
         let mut lanes_by_namespace = self.lanes_by_namespace();
         let lane = lanes_by_namespace
             .entry(namespace.to_owned())
-            .or_insert_with(|| self.lanes.of(&placement, namespace));
+            .or_insert_with(|| self.lanes.find_lane(&placement, namespace));
         lane.open_shard(namespace, || {
             let hub_api: Arc<dyn HubApi> = Arc::clone(self) as _;
             Shard::new(namespace, &self.lane_kinds, hub_api, &self.context)
@@ -342,7 +342,7 @@ impl Hub {
 
 impl HubApi for Hub {
     /// Asks the API server for a namespace that no watch has reported yet, so that objects created right after it are not refused.
-    fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
+    fn read_placement<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
         async move {
             let removals = self.namespaces.removals();
             let controller = &self.context.controller;
@@ -388,7 +388,7 @@ impl HubApi for Hub {
         let borrowed = match shard {
             None => BorrowedObject::Nothing,
             Some(shard) if key.kind == Kustomization::KIND => {
-                let found = shard.caches.of::<Kustomization>().get(&key.namespace, &key.name);
+                let found = shard.caches.get::<Kustomization>().get(&key.namespace, &key.name);
                 found.map_or(BorrowedObject::Nothing, BorrowedObject::Kustomization)
             }
             Some(_) => BorrowedObject::Unknown(
@@ -461,8 +461,10 @@ impl HubOverview for Hub {
     }
 
     fn list_surfaces(&self, namespace: &str) -> Vec<Key> {
-        let there = self.caches.of::<Surface>().in_namespace(namespace);
-        let keys = there.iter().map(|surface| Key::of(Surface::KIND, &surface.metadata));
+        let there = self.caches.get::<Surface>().in_namespace(namespace);
+        let keys = there
+            .iter()
+            .map(|surface| Key::from_metadata(Surface::KIND, &surface.metadata));
         keys.collect()
     }
 

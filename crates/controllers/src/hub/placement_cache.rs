@@ -31,7 +31,7 @@ impl PlacementCache {
     }
 
     /// Returns the placement of a namespace: whose it is.
-    pub(crate) fn place(&self, namespace: &str) -> Placement {
+    pub(crate) fn find_placement(&self, namespace: &str) -> Placement {
         if let Some(placement) = self.lock_placements().get(namespace).cloned() {
             return placement.as_ref().clone();
         }

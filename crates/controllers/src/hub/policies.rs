@@ -56,7 +56,7 @@ pub(crate) async fn maintain_policies(hub: Arc<Hub>) {
         let Plan {
             writes,
             probe,
-            part_state: standing,
+            part_state,
         } = planned.unwrap_or_else(|error| {
             tracing::error!(%error, "the facts for policies could not be read");
             let why = "the facts for policies could not be read: see the log of the controllers";
@@ -76,10 +76,10 @@ pub(crate) async fn maintain_policies(hub: Arc<Hub>) {
             }
             complaint = failure;
         }
-        hub.set_policies_in_force(standing.is_in_force);
+        hub.set_policies_in_force(part_state.is_in_force);
         // After the writes that restore policies: those come first.
         if hub.context.settings.has_policies {
-            meeting.report(&hub, &standing).await;
+            meeting.report(&hub, &part_state).await;
         }
         let again = meeting.ask(&hub, probe).await;
         tokio::select! {
@@ -194,7 +194,7 @@ impl Refusals {
         writes
     }
 
-    fn note(&mut self, target: Target, now: Instant) {
+    fn record_refusal(&mut self, target: Target, now: Instant) {
         let before = self.0.get(&target).map(|(_, pause)| pause.saturating_mul(2));
         let pause = before.unwrap_or(PAUSES.0).min(PAUSES.1);
         self.0.insert(target, (now + pause, pause));
@@ -229,7 +229,7 @@ pub(crate) fn affects_facts(hub: &Hub, changed: &Key) -> bool {
     let now = shard.and_then(|shard| {
         shard
             .caches
-            .of::<Kustomization>()
+            .get::<Kustomization>()
             .get(&changed.namespace, &changed.name)
     });
     was_so || now.is_some_and(|kustomization| read_refusing(hub, &kustomization).is_some())
@@ -240,7 +240,7 @@ fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Opt
     let metadata = &kustomization.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let surface = metadata.labels.as_ref().and_then(|labels| labels.get(SURFACE_LABEL));
-    let surface = surface.and_then(|name| hub.caches.of::<Surface>().get(namespace, name));
+    let surface = surface.and_then(|name| hub.caches.get::<Surface>().get(namespace, name));
     let says = |metadata: &ObjectMeta| {
         metadata
             .annotations
@@ -259,7 +259,7 @@ fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Opt
 fn collect_refusing(hub: &Hub, facts: &FactIndex) -> HandEditDenials {
     let (mut refusing, mut known) = (HandEditDenials::default(), BTreeSet::new());
     for shard in hub.list_shards() {
-        for kustomization in shard.caches.of::<Kustomization>().all() {
+        for kustomization in shard.caches.get::<Kustomization>().all() {
             let Some((object, surface)) = read_refusing(hub, &kustomization) else {
                 continue;
             };
@@ -293,12 +293,12 @@ fn is_account_unknown(hub: &Hub, changed: &Key) -> bool {
 fn find_named(hub: &Hub, key: &Key) -> Option<Option<String>> {
     let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
     if key.kind == Surface::KIND {
-        let surface = hub.caches.of::<Surface>().get(namespace, name)?;
+        let surface = hub.caches.get::<Surface>().get(namespace, name)?;
         return Some(surface.spec.service_account_name.clone());
     }
     let shard = hub.find_shard(namespace)?;
     if key.kind == Kustomization::KIND {
-        let kustomization = shard.caches.of::<Kustomization>().get(namespace, name)?;
+        let kustomization = shard.caches.get::<Kustomization>().get(namespace, name)?;
         return Some(kustomization.spec.service_account_name.clone());
     }
     // All other kinds act as if they named no account.
@@ -316,14 +316,14 @@ fn collect_mintable(hub: &Hub, facts: &FactIndex) -> MintableAccounts {
         if !shard.is_empty() {
             mintable.add(facts, &shard.namespace, None);
         }
-        for kustomization in shard.caches.of::<Kustomization>().all() {
+        for kustomization in shard.caches.get::<Kustomization>().all() {
             if let Some(named) = &kustomization.spec.service_account_name {
                 mintable.add(facts, &shard.namespace, Some(named));
             }
         }
     }
     let platform = &facts.settings().platform_namespace;
-    for surface in hub.caches.of::<Surface>().in_namespace(platform) {
+    for surface in hub.caches.get::<Surface>().in_namespace(platform) {
         mintable.add(facts, platform, surface.spec.service_account_name.as_deref());
     }
     for account in hub.access().iter().flat_map(|lookup| lookup.list_accounts()) {
@@ -427,7 +427,7 @@ async fn carry_out(
             Err(error) if error.absent() => refusals.forget(&target),
             Err(error) => {
                 failure = failure.or_else(|| Some(format!("{target}: {error}")));
-                refusals.note(target, Instant::now());
+                refusals.record_refusal(target, Instant::now());
             }
         }
     }
@@ -493,7 +493,7 @@ mod tests {
 
     /// Neither a user that weakens a policy nor a flood of changes delays the check beyond a second after the watch event.
     #[test]
-    fn what_is_told_is_looked_at_within_a_second() {
+    fn events_are_checked_within_a_second() {
         for (took, gathered) in [(0, 100), (50, 200), (200, 800), (60_000, 800)] {
             let gathered = Duration::from_millis(gathered);
             assert_eq!(find_gathering(Duration::from_millis(took)), gathered);
@@ -510,7 +510,7 @@ mod tests {
         let names = |writes: Vec<Write>| writes.iter().map(|write| write.target().name).collect::<Vec<_>>();
         let all = || vec![write("full"), write("other")];
         let (mut refusals, mut now) = (Refusals::default(), Instant::now());
-        refusals.note(write("full").target(), now);
+        refusals.record_refusal(write("full").target(), now);
         // Each delay is longer, up to the maximum.
         for pause in [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000] {
             assert_eq!(names(refusals.pass(all(), now)), ["other"]);
@@ -518,7 +518,7 @@ mod tests {
             assert_eq!(refusals.next(), Some(next));
             now = next;
             assert_eq!(names(refusals.pass(all(), now)), ["full", "other"]);
-            refusals.note(write("full").target(), now);
+            refusals.record_refusal(write("full").target(), now);
         }
         // A refusal is dropped when the write is no longer planned.
         assert_eq!(names(refusals.pass(vec![write("other")], now)), ["other"]);

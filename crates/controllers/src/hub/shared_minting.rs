@@ -15,7 +15,7 @@ pub(crate) struct SharedMintingTable {
 
 impl SharedMintingTable {
     /// Stores the finding of a namespace; `None` removes it.
-    pub(crate) fn note(&self, namespace: &str, minting: Option<&SharedMinting>) {
+    pub(crate) fn store_finding(&self, namespace: &str, minting: Option<&SharedMinting>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.get(namespace) == minting {
             return;

@@ -94,7 +94,7 @@ impl TaskTable {
     }
 
     /// Begins to work on a shard unit.
-    pub(crate) fn begin(&self, unit: &ShardUnit) {
+    pub(crate) fn add_unit(&self, unit: &ShardUnit) {
         self.lock_begun().entry(unit.clone()).or_insert_with(|| UnitTasks {
             tasks: TaskTracker::new(),
             end: self.end.child_token(),
@@ -110,7 +110,7 @@ impl TaskTable {
         left.tasks.close();
         left.end.cancel();
         if tokio::time::timeout(LEAVING, left.tasks.wait()).await.is_err() {
-            tracing::warn!(estate = %unit, "an attempt doesn't end, and is aborted: another instance reconciles the object now");
+            tracing::warn!(shard_unit = %unit, "an attempt doesn't end, and is aborted: another instance reconciles the object now");
             left.abort.cancel();
             left.tasks.wait().await;
         }

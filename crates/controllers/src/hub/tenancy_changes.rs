@@ -24,7 +24,7 @@ impl Hub {
 
     /// Returns whose a namespace is, from the seen facts.
     pub(crate) fn place_seen(&self, namespace: &str) -> Placement {
-        self.placements.place(namespace)
+        self.placements.find_placement(namespace)
     }
 
     /// Checks whether the namespace's annotations allow lanes to request tokens of an account there.
@@ -39,7 +39,7 @@ impl Hub {
 
     /// Checks whether the plan of a Tenant also uses its namespaces' quota usage.
     pub(crate) fn shares_quotas(&self, tenant: &str) -> bool {
-        let tenant = self.caches.of::<Tenant>().get("", tenant);
+        let tenant = self.caches.get::<Tenant>().get("", tenant);
         tenant.is_some_and(|tenant| self.placements.shares_quotas(&tenant.spec))
     }
 
@@ -51,7 +51,7 @@ impl Hub {
 
     /// Handles a Tenant whose namespaces may have changed.
     pub(crate) fn take_tenant(&self, name: &str) {
-        let concerned = self.placements.take_tenant(name, &self.caches.of::<Tenant>());
+        let concerned = self.placements.take_tenant(name, &self.caches.get::<Tenant>());
         self.wake_concerned(concerned);
     }
 

@@ -26,7 +26,7 @@ impl Scene {
         self.0.hub.context.mailboxes.get_or_add(key).0
     }
 
-    fn of(&self, namespace: &str) -> Arc<Mailbox> {
+    fn mailbox_in(&self, namespace: &str) -> Arc<Mailbox> {
         self.mailbox(&Key::new(Kustomization::KIND, namespace, "app"))
     }
 }
@@ -40,9 +40,9 @@ fn is_woken(mailbox: &Mailbox) -> bool {
 async fn what_a_tenant_does_to_its_namespaces_wakes_its_own() {
     let scene = Scene::set();
     // Notifications of the setup may still arrive.
-    let everything = scene.of("shared");
+    let everything = scene.mailbox_in("shared");
     everything.wait_for_notification().await;
-    let (green, mauve) = (scene.of("green"), scene.of("mauve"));
+    let (green, mauve) = (scene.mailbox_in("green"), scene.mailbox_in("mauve"));
     let tenants = ["green", "mauve"].map(|name| scene.mailbox(&Key::new(Tenant::KIND, "", name)));
     let rights = scene.mailbox(&Key::of_rights("green"));
 

@@ -18,7 +18,7 @@ pub(crate) async fn carry_out<R: Reconciled<Home = Hub>, I: Clone + Into<Identit
     event_history: &mut EventHistory,
     take: impl FnMut(Answer),
 ) -> Result<(), ClusterError> {
-    let writer = ObjectWriter::of(object);
+    let writer = ObjectWriter::new(object);
     if let Some(change) = &plan.finalizer {
         writer.change_finalizer(hub, change).await?;
     }

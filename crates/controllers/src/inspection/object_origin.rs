@@ -170,7 +170,7 @@ pub fn check_applied(kustomization: &Kustomization, stored: &str) -> Result<(), 
 pub fn render_applied(kustomization: &Kustomization, tree: &Tree) -> Result<RebuiltObject, OriginError> {
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
-    let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
+    let overlay = Overlay::from_spec(&kustomization.spec).map_err(OriginError::NotBuilt)?;
     let post_build = kustomization.spec.post_build.as_ref();
     let inputs = post_build.map(RenderInputs::inline).unwrap_or_default();
     let build = |inputs: &RenderInputs| {

@@ -86,7 +86,7 @@ impl Preview<'_> {
     ///
     /// # Errors
     /// [`PreviewError`].
-    pub async fn look(self, connection: Connection) -> Result<PreviewResult, PreviewError> {
+    pub async fn compute_preview(self, connection: Connection) -> Result<PreviewResult, PreviewError> {
         let namespace = self.kustomization.metadata.namespace.clone().unwrap_or_default();
         let name = self.kustomization.metadata.name.clone().unwrap_or_default();
         let key = Key::new(Kustomization::KIND, &namespace, &name);
@@ -95,7 +95,7 @@ impl Preview<'_> {
             account: identity::decide_for_lane(&self.placement, &namespace),
             turns: clients.turns().of_lane(),
         };
-        let mut snapshot = self.begin();
+        let mut snapshot = self.make_snapshot();
         let mut resources = Vec::new();
         for _ in 0..ROUNDS {
             self.ask_owners(&key, &mut snapshot).await;
@@ -152,7 +152,7 @@ impl Preview<'_> {
     }
 
     /// Returns the facts that are known before the first request. Suspension and dependencies do not stop a preview.
-    fn begin(&self) -> Snapshot {
+    fn make_snapshot(&self) -> Snapshot {
         let mut kustomization = self.kustomization.clone();
         kustomization.spec.suspend = false;
         kustomization.spec.depends_on.clear();
@@ -162,7 +162,7 @@ impl Preview<'_> {
             origin_revision: None,
         };
         let mut snapshot = Snapshot {
-            attempt: Attempt::begin(Timestamp::now(), &kustomization),
+            attempt: Attempt::new(Timestamp::now(), &kustomization),
             kustomization,
             placement: self.placement.clone(),
             source: SourceFacts::Found {
@@ -214,7 +214,7 @@ impl Preview<'_> {
 
 fn take_answers(snapshot: &mut Snapshot, answers: Vec<Answer>) {
     for answer in answers {
-        if let Some((id, live)) = snapshot.take(answer) {
+        if let Some((id, live)) = snapshot.record_answer(answer) {
             snapshot.live.insert(id, live);
         }
     }

@@ -108,9 +108,10 @@ impl Reconciled for Widget {
     }
 
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
-        let widgets = shard.caches.of::<Self>().in_namespace(&changed.namespace);
+        let widgets = shard.caches.get::<Self>().in_namespace(&changed.namespace);
         let same = widgets.iter().filter(|widget| widget.name_any() == changed.name);
-        same.map(|widget| Key::of(Self::KIND, &widget.metadata)).collect()
+        same.map(|widget| Key::from_metadata(Self::KIND, &widget.metadata))
+            .collect()
     }
 }
 
@@ -128,13 +129,13 @@ impl Reconciler for WidgetReconciler {
         Arc::clone(&self.shard.lane().await.limits.work)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let (namespace, name) = (&self.key.namespace, &self.key.name);
-        let Some(widget) = self.shard.caches.of::<Widget>().get(namespace, name) else {
+        let Some(widget) = self.shard.caches.get::<Widget>().get(namespace, name) else {
             return Ok(None);
         };
-        let source = self.shard.caches.of::<GitRepository>().get(namespace, name);
-        let writer = ObjectWriter::of(widget.as_ref());
+        let source = self.shard.caches.get::<GitRepository>().get(namespace, name);
+        let writer = ObjectWriter::new(widget.as_ref());
         let status = WidgetStatus {
             has_source: source.is_some(),
             ..WidgetStatus::default()
@@ -152,7 +153,7 @@ impl Reconciler for WidgetReconciler {
     fn forget(&mut self) {}
 
     fn exists(&self) -> bool {
-        let widgets = self.shard.caches.of::<Widget>();
+        let widgets = self.shard.caches.get::<Widget>();
         widgets.get(&self.key.namespace, &self.key.name).is_some()
     }
 }
@@ -212,7 +213,7 @@ async fn a_kind_that_is_added_to_the_table_is_reconciled() {
     let connection = Connection::in_process(cluster.service().unwrap(), token);
     let config = Config::new(connection, cluster.folder().join("artifacts"));
     let mut kinds = super::list_kinds();
-    kinds.lane.push(KindEntry::of::<Widget>());
+    kinds.lane.push(KindEntry::new::<Widget>());
     let end = CancellationToken::new();
     let running = tokio::spawn(manager::run_kinds(kinds, config, end.clone()));
 

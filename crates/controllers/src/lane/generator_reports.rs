@@ -48,7 +48,7 @@ impl GeneratorReports {
     }
 
     /// Returns the last report of a generator.
-    pub(crate) fn of(&self, generator: &str) -> Option<Arc<StoredRecipes>> {
+    pub(crate) fn find_report(&self, generator: &str) -> Option<Arc<StoredRecipes>> {
         self.lock().get(generator).cloned()
     }
 

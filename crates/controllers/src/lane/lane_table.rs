@@ -45,7 +45,7 @@ struct KnownLane {
 }
 
 impl LaneTable {
-    /// Creates an empty table. Each lane gets these means.
+    /// Creates an empty table. Each lane gets this context.
     pub(crate) fn new(context: Arc<ControllerContext>) -> Self {
         Self {
             context,
@@ -58,7 +58,7 @@ impl LaneTable {
 
     /// Returns the lane of a namespace: its tenant's, the platform's, or its own if it has no tenant. Namespaces without a tenant share one account,
     /// but each has its own limits.
-    pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
+    pub(crate) fn find_lane(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
         self.find_or_make_lane(
             name_share(placement, namespace),
             identity::decide_for_lane(placement, namespace),
@@ -105,14 +105,14 @@ mod tests {
             default_service_account: "default".to_owned(),
             is_protected: false,
         };
-        let named = |name: &str| lanes.of(&unclaimed, name);
+        let named = |name: &str| lanes.find_lane(&unclaimed, name);
         let held = named("held");
         // One lane has all bytes, until another exists.
         let memory = lanes.context.object_memory.clone();
-        assert_eq!(memory.room().lane, memory.whole().all);
+        assert_eq!(memory.process_limits().lane, memory.whole().all);
         // But not all of the disk, where archives stay.
         let disk = lanes.context.artifact_storage.store.disk();
-        assert_eq!(disk.room().lane, disk.whole().lane);
+        assert_eq!(disk.process_limits().lane, disk.whole().lane);
         let permit = Arc::clone(&named("works").limits.work).try_acquire_owned().unwrap();
         for number in 0..10_000 {
             named(&format!("team-{number}"));
@@ -121,7 +121,7 @@ mod tests {
         assert!(names(&lanes) <= FEW, "{}", names(&lanes));
         assert!(Arc::ptr_eq(&held, &named("held")));
         assert_eq!(
-            lanes.context.object_memory.room().lane,
+            lanes.context.object_memory.process_limits().lane,
             lanes.context.object_memory.whole().lane
         );
         // Each namespace without a tenant has its own limits and its own event queues.

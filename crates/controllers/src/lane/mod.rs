@@ -69,7 +69,7 @@ pub(crate) struct Lane {
 /// Questions and messages of a lane about objects and namespaces outside it.
 pub(crate) trait HubApi: Send + Sync + fmt::Debug {
     /// Returns the placement of a namespace: whose it is.
-    fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement>;
+    fn read_placement<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement>;
 
     /// Returns the lane to which a namespace belongs now.
     fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>>;
@@ -300,8 +300,8 @@ impl Shard {
     }
 
     /// Returns the placement of the namespace: whose it is.
-    pub(crate) async fn place(&self) -> Placement {
-        self.hub_api.place(&self.namespace).await
+    pub(crate) async fn read_placement(&self) -> Placement {
+        self.hub_api.read_placement(&self.namespace).await
     }
 
     /// Wakes all objects in this shard that depend on a changed object.

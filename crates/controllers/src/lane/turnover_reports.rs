@@ -30,7 +30,7 @@ impl TurnoverReports {
     }
 
     /// Returns the last report of a Kustomization.
-    pub(crate) fn of(&self, key: &Key) -> Option<Arc<ObjectTurnover>> {
+    pub(crate) fn find_report(&self, key: &Key) -> Option<Arc<ObjectTurnover>> {
         self.lock().get(key).cloned()
     }
 

@@ -37,11 +37,13 @@ impl Reconciled for Alert {
         if changed.kind != Provider::KIND {
             return Vec::new();
         }
-        let alerts = shard.caches.of::<Self>().in_namespace(&changed.namespace);
+        let alerts = shard.caches.get::<Self>().in_namespace(&changed.namespace);
         let of_it = alerts
             .iter()
             .filter(|alert| alert.spec.provider_ref.name == changed.name);
-        of_it.map(|alert| Key::of(Self::KIND, &alert.metadata)).collect()
+        of_it
+            .map(|alert| Key::from_metadata(Self::KIND, &alert.metadata))
+            .collect()
     }
 }
 
@@ -52,7 +54,7 @@ impl CheckedKind for Alert {
 
     fn make_plan(&self, shard: &Shard, placement: Placement, (): (), now: Timestamp) -> Plan {
         let name = self.spec.provider_ref.name.as_str();
-        let provider = shard.caches.of::<Provider>().get(&shard.namespace, name);
+        let provider = shard.caches.get::<Provider>().get(&shard.namespace, name);
         let snapshot = Snapshot {
             alert: self.clone(),
             placement,

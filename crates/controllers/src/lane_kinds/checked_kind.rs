@@ -60,7 +60,7 @@ impl<K: CheckedKind> CheckedKindReconciler<K> {
     }
 
     fn current(&self) -> Option<Arc<K>> {
-        self.shard.caches.of::<K>().get(&self.key.namespace, &self.key.name)
+        self.shard.caches.get::<K>().get(&self.key.namespace, &self.key.name)
     }
 }
 
@@ -77,20 +77,20 @@ impl<K: CheckedKind> Reconciler for CheckedKindReconciler<K> {
         Arc::clone(&self.shard.lane().await.limits.work)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(object) = self.current() else {
             return Ok(None);
         };
         // observe
         let lane = self.shard.lane().await;
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let facts = object.observe(&lane, &self.shard, &placement).await;
         // plan
         let make = || object.make_plan(&self.shard, placement, facts, Timestamp::now());
         let plan = lane.limits.turns.run(object.estimate_work(), make).await;
         tracing::debug!(plan = %plan, "planned");
         // write
-        let writer = ObjectWriter::of(object.as_ref());
+        let writer = ObjectWriter::new(object.as_ref());
         if let Some(change) = &plan.finalizer {
             writer.change_finalizer(&self.shard, change).await?;
         }

@@ -127,13 +127,13 @@ impl ArtifactBorrower {
         let own: BTreeSet<&str> = shards.iter().map(|shard| shard.namespace.as_str()).collect();
         let mut named: BTreeSet<(String, String, String)> = BTreeSet::new();
         for shard in shards {
-            for generator in shard.caches.of::<ArtifactGenerator>().all() {
+            for generator in shard.caches.get::<ArtifactGenerator>().all() {
                 for source in &generator.spec.sources {
                     let namespace = source.namespace.as_ref().unwrap_or(&shard.namespace);
                     named.insert((source.kind.clone(), namespace.clone(), source.name.clone()));
                 }
             }
-            for kustomization in shard.caches.of::<Kustomization>().all() {
+            for kustomization in shard.caches.get::<Kustomization>().all() {
                 let source = &kustomization.spec.source_ref;
                 let namespace = find_source_namespace(&kustomization).to_owned();
                 named.insert((source.kind.clone(), namespace, source.name.clone()));

@@ -41,17 +41,17 @@ pub(super) struct CapacityShares {
 impl CapacityShares {
     /// Bounds all use by the hub's grants from now on. If the lane has unrelated namespaces (`has_many`), one of them gets at most half. Must be
     /// called before anything is held.
-    pub(super) fn begin(context: &Arc<ControllerContext>, line: &Arc<HubChannel>, has_many: bool) -> Self {
+    pub(super) fn start_tasks(context: &Arc<ControllerContext>, line: &Arc<HubChannel>, has_many: bool) -> Self {
         let (settle, settled) = watch::channel(false);
         let mut senders = BTreeMap::new();
         for room in SharedCapacity::ALL {
-            room.follow_share(context.room(room), has_many);
+            room.follow_share(context.find_budget(room), has_many);
             let (sender, facts) = mpsc::unbounded_channel();
             senders.insert(room, sender);
             let (context, line, settle) = (Arc::clone(context), Arc::clone(line), settle.clone());
             tokio::spawn(async move {
                 let mut keeper = Keeper {
-                    record: ShareState::new(room.terms(context.room(room))),
+                    record: ShareState::new(room.terms(context.find_budget(room))),
                     room,
                     context,
                     line,
@@ -62,7 +62,7 @@ impl CapacityShares {
                     keeper.request_existing().await;
                     settle.send_replace(true);
                 }
-                keeper.keep().await;
+                keeper.run_until_closed().await;
             });
         }
         Self { senders, settled }
@@ -97,11 +97,11 @@ impl Keeper {
     async fn request_existing(&mut self) {
         let store = self.context.artifact_storage.store.clone();
         let there = tokio::task::spawn_blocking(move || store.count_bytes()).await;
-        let terms = self.room.terms(self.context.room(self.room));
+        let terms = self.room.terms(self.context.find_budget(self.room));
         let bytes = there.unwrap_or_default().saturating_add(terms.kept).min(terms.most);
         self.ask((bytes, 0), false).await;
         while let Some(fact) = self.facts.recv().await {
-            self.take(fact);
+            self.handle_event(fact);
             if matches!(fact, CapacityEvent::Granted(_)) {
                 return;
             }
@@ -109,9 +109,9 @@ impl Keeper {
     }
 
     /// Runs until the line ends.
-    async fn keep(mut self) {
+    async fn run_until_closed(mut self) {
         loop {
-            let budget = self.context.room(self.room);
+            let budget = self.context.find_budget(self.room);
             match self
                 .record
                 .decide_action(&describe_demand(budget.demand()), self.began.elapsed())
@@ -133,10 +133,10 @@ impl Keeper {
                     };
                     tokio::select! {
                         fact = self.facts.recv() => match fact {
-                            Some(fact) => self.take(fact),
+                            Some(fact) => self.handle_event(fact),
                             None => return,
                         },
-                        () = budget.changed() => {}
+                        () = budget.wait_for_change() => {}
                         () = sleep => {}
                     }
                 }
@@ -156,9 +156,9 @@ impl Keeper {
         self.line.send(wants).await;
     }
 
-    fn take(&mut self, fact: CapacityEvent) {
+    fn handle_event(&mut self, fact: CapacityEvent) {
         match fact {
-            CapacityEvent::Granted(bytes) => self.context.room(self.room).add_share(bytes),
+            CapacityEvent::Granted(bytes) => self.context.find_budget(self.room).add_share(bytes),
             CapacityEvent::WantedBack if self.room == SharedCapacity::Trees => {
                 self.context.artifact_storage.drop_idle()
             }

@@ -128,7 +128,7 @@ impl HubProxy {
         let new = || {
             let hub_api: Arc<dyn HubApi> = Arc::clone(self) as _;
             let shard = Arc::new(Shard::new(name, &self.kinds, hub_api, &self.context));
-            self.lanes.of(&self.place_known(name), name).hold_shard(&shard);
+            self.lanes.find_lane(&self.place_known(name), name).hold_shard(&shard);
             NamespaceHome {
                 shard,
                 tasks: TaskTracker::new(),
@@ -211,14 +211,14 @@ impl HubProxy {
             labels: BTreeMap::new(),
             text: object.to_string().into_bytes().into(),
         };
-        self.take(kind, &seen.namespace.clone(), |entry, shard| {
+        self.take_change(kind, &seen.namespace.clone(), |entry, shard| {
             (entry.take_seen)(shard, &seen)
         });
     }
 
     /// Records that an object was deleted at a revision.
     pub(super) fn take_gone(&self, kind: &str, (namespace, name): (&str, &str), revision: &str) {
-        self.take(kind, namespace, |entry, shard| {
+        self.take_change(kind, namespace, |entry, shard| {
             Some((entry.take_gone)(shard, (namespace, name), revision))
         });
     }
@@ -230,7 +230,7 @@ impl HubProxy {
         }
     }
 
-    fn take(&self, kind: &str, namespace: &str, take: impl FnOnce(&KindEntry<Shard>, &Shard) -> Option<Key>) {
+    fn take_change(&self, kind: &str, namespace: &str, take: impl FnOnce(&KindEntry<Shard>, &Shard) -> Option<Key>) {
         let Some(entry) = self.kinds.iter().find(|entry| entry.kind.name == kind) else {
             return;
         };
@@ -252,12 +252,12 @@ impl HubProxy {
 }
 
 impl HubApi for HubProxy {
-    fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
+    fn read_placement<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
         std::future::ready(self.place_known(namespace)).boxed()
     }
 
     fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>> {
-        std::future::ready(self.lanes.of(&self.place_known(namespace), namespace)).boxed()
+        std::future::ready(self.lanes.find_lane(&self.place_known(namespace), namespace)).boxed()
     }
 
     fn find_other_shard(&self, namespace: &str) -> ShardLookup {
@@ -267,7 +267,7 @@ impl HubApi for HubProxy {
 
     fn borrow<'a>(&'a self, from: &'a str, key: &'a Key) -> BoxFuture<'a, BorrowedObject> {
         async move {
-            let lane = self.lanes.of(&self.place_known(from), from);
+            let lane = self.lanes.find_lane(&self.place_known(from), from);
             self.borrower.borrow(from, key, &lane.limits.name).await
         }
         .boxed()
@@ -373,7 +373,7 @@ impl HubApi for HubProxy {
     }
 
     fn note_turnover(&self, key: &Key, turnover: &ObjectTurnover) {
-        let _told_with_the_next_attempt = self.line.try_send(FromLane::Turnover {
+        let _reported_with_the_next_attempt = self.line.try_send(FromLane::Turnover {
             namespace: key.namespace.clone(),
             name: key.name.clone(),
             turnover: turnover.clone(),

@@ -225,7 +225,7 @@ impl LaneRelay {
         let telling = write_to_lane(to_lane, frames);
         let handing_on = hand_on(talk, from_lane, &self.read_token, &to_lane_queue);
         let dialing = dial_server::serve(dial_line, reachable);
-        let living = lease.keep(&talk.writer);
+        let living = lease.send_alive(&talk.writer);
         let leaving = async {
             end.cancelled().await;
             if let Ok(stop) = encode(&ToLane::Stop) {
@@ -314,7 +314,7 @@ impl Lease {
         state.confirmed_at = confirmed.map(|(_, at)| at);
     }
 
-    fn end(&self) -> Instant {
+    fn end_time(&self) -> Instant {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.confirmed_at.unwrap_or(self.began) + self.length
     }
@@ -326,7 +326,7 @@ impl Lease {
             return false;
         }
         match read_part::<ToPod>(read).await {
-            Ok(Some(Part::Own(ToPod::Heard(FIRST)))) => {
+            Ok(Some(Part::Own(ToPod::Received(FIRST)))) => {
                 self.confirm_message(FIRST);
                 true
             }
@@ -335,7 +335,7 @@ impl Lease {
     }
 
     /// Sends `Alive` messages until the hub has not answered for too long.
-    async fn keep(&self, writer: &PodWriter) {
+    async fn send_alive(&self, writer: &PodWriter) {
         let saying = async {
             let mut number = FIRST;
             let mut often = tokio::time::interval(self.length / 4);
@@ -351,7 +351,7 @@ impl Lease {
         };
         let watching = async {
             loop {
-                let end = self.end();
+                let end = self.end_time();
                 if end <= Instant::now() {
                     return;
                 }
@@ -451,7 +451,7 @@ async fn read_from_hub(
             Ok(Some(Part::Piece { number, bytes })) => {
                 talk.wanted.take_piece(number, bytes).await;
             }
-            Ok(Some(Part::Own(ToPod::Heard(number)))) => lease.confirm_message(number),
+            Ok(Some(Part::Own(ToPod::Received(number)))) => lease.confirm_message(number),
             Ok(Some(Part::Own(ToPod::Open { number, path, most }))) => {
                 sending.spawn(Arc::clone(talk).send(number, path, most));
             }
@@ -494,7 +494,7 @@ async fn hand_on(
             Ok(None) | Err(FrameError::Broken(_)) => return std::future::pending().await,
             Err(error) => return ServeEnd::Misspoke(error.to_string()),
         };
-        tokio::time::sleep(pace.take(frame.len(), Instant::now().into_std())).await;
+        tokio::time::sleep(pace.charge_frame(frame.len(), Instant::now().into_std())).await;
         if let Some(number) = find_token_question(&frame) {
             let token = read_own_token(read_token).await;
             let answer = Answer::Token(token.map(|token| Token::new(token, None).hand_over()));

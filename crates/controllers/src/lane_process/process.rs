@@ -152,7 +152,7 @@ impl LaneProcess {
         let (read, write) = UnixStream::from_std(self.line).map_err(broken)?.into_split();
         let (line, out) = HubChannel::new();
         let line = Arc::new(line);
-        let dialer = HubDialer::new(DialChannel::of(StandardDatagram::from(self.dial_line)).map_err(broken)?);
+        let dialer = HubDialer::new(DialChannel::from_socket(StandardDatagram::from(self.dial_line)).map_err(broken)?);
         let whose = decide_lane(&self.orders.placement, &self.orders.namespace);
         let config = make_config(*self.orders, &line, &dialer)?;
         let end = CancellationToken::new();
@@ -160,7 +160,7 @@ impl LaneProcess {
         let mut context = ControllerContext::new(config)?;
         context.reach_through(Arc::clone(&dialer) as _);
         let enclave = HubProxy::new(context, lane_kinds, (&line, &dialer), end.clone());
-        let rooms = CapacityShares::begin(&enclave.context, &line, whose == Lane::Pool);
+        let rooms = CapacityShares::start_tasks(&enclave.context, &line, whose == Lane::Pool);
         if !gaps.is_empty() {
             line.send(FromLane::Gaps(gaps)).await;
         }

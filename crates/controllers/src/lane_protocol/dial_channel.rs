@@ -80,14 +80,14 @@ impl DialChannel {
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (own, theirs) = StandardDatagram::pair()?;
         rustix::net::sockopt::set_socket_send_buffer_size(own.as_fd(), UNREAD)?;
-        Ok((Self::of(own)?, theirs.into()))
+        Ok((Self::from_socket(own)?, theirs.into()))
     }
 
     /// Wraps the lane's end. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// When it is no socket.
-    pub(crate) fn of(socket: StandardDatagram) -> io::Result<Self> {
+    pub(crate) fn from_socket(socket: StandardDatagram) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         Ok(Self(UnixDatagram::from_std(socket)?))
     }
@@ -199,7 +199,7 @@ mod tests {
     #[tokio::test]
     async fn an_open_socket_comes_with_its_answer() {
         let (hub, lane) = DialChannel::pair().unwrap();
-        let lane = DialChannel::of(lane.into()).unwrap();
+        let lane = DialChannel::from_socket(lane.into()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let opened = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();
@@ -222,7 +222,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_lane_attaches_is_closed_unseen() {
         let (hub, lane) = DialChannel::pair().unwrap();
-        let lane = DialChannel::of(lane.into()).unwrap();
+        let lane = DialChannel::from_socket(lane.into()).unwrap();
         let (mut own, theirs) = tokio::net::UnixStream::pair().unwrap();
         let request = DialRequest {
             number: 7,
@@ -236,9 +236,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_message_is_told_so_and_unread_answers_are_few() {
+    async fn invalid_messages_are_skipped_and_unread_answers_are_few() {
         let (hub, lane) = DialChannel::pair().unwrap();
-        let lane = DialChannel::of(lane.into()).unwrap();
+        let lane = DialChannel::from_socket(lane.into()).unwrap();
         lane.send(&"open everything").await.unwrap();
         assert!(hub.receive::<DialRequest>().await.unwrap().is_none());
         let mut sent = 0;

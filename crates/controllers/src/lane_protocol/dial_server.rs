@@ -203,7 +203,7 @@ mod tests {
     #[tokio::test]
     async fn a_check_is_answered_without_a_connection() {
         let (hub, lane) = DialChannel::pair().unwrap();
-        let lane = DialChannel::of(lane.into()).unwrap();
+        let lane = DialChannel::from_socket(lane.into()).unwrap();
         let allowed: Endpoint = "http://127.0.0.1:9".parse().unwrap();
         let reachable = DialPolicy {
             lane: "blue".to_owned(),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_is_told_so() {
+    async fn unexpected_pieces_and_refusals_are_reported() {
         let deliveries: FileReceiver<&str> = FileReceiver::default();
         assert!(!deliveries.take_piece(0, vec![1]).await);
         let delivery = deliveries.expect();

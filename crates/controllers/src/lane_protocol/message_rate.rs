@@ -23,7 +23,7 @@ impl MessageRate {
     }
 
     /// Charges a frame of this size. Returns the pause before it is handled and the next frame is read.
-    pub(crate) fn take(&mut self, bytes: usize, now: Instant) -> Duration {
+    pub(crate) fn charge_frame(&mut self, bytes: usize, now: Instant) -> Duration {
         let passed = u64::try_from(now.saturating_duration_since(self.at).as_micros()).unwrap_or(u64::MAX);
         let earned = passed.saturating_mul(IN_A_SECOND) / 1_000_000;
         self.left = self.left.saturating_add(earned).min(AT_ONCE);
@@ -46,28 +46,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_talks_without_end_is_heard_slowly() {
+    fn a_lane_that_sends_without_end_is_read_slowly() {
         let began = Instant::now();
         let mut pace = MessageRate::new(began);
         // The messages of a lane with a thousand Kustomizations at its start.
         for _ in 0..2000 {
-            assert_eq!(pace.take(2048, began), Duration::ZERO);
+            assert_eq!(pace.charge_frame(2048, began), Duration::ZERO);
         }
         let mut now = began;
         let mut received = 0_u64;
         while now < began + Duration::from_secs(60) {
-            now += pace.take(1 << 20, now);
+            now += pace.charge_frame(1 << 20, now);
             received += 1 << 20;
         }
         assert!(received <= AT_ONCE + 61 * IN_A_SECOND, "{received}");
         // A lane that was silent for a while is read immediately again.
         let later = now + Duration::from_secs(60);
-        assert_eq!(pace.take(1 << 20, later), Duration::ZERO);
+        assert_eq!(pace.charge_frame(1 << 20, later), Duration::ZERO);
         // A lane with frequent small messages is read too.
         let mut frames = 0_u32;
         let (mut now, until) = (later, later + Duration::from_secs(60));
         while now < until {
-            now += pace.take(10, now);
+            now += pace.charge_frame(10, now);
             frames += 1;
         }
         assert!(frames < 300_000, "{frames}");

@@ -28,8 +28,8 @@ const LONGEST_HELLO: u32 = 16 << 10;
 /// The number of archives for which one Pod may wait at the same time.
 pub(crate) const LENT_AT_ONCE: usize = 4;
 
-/// Returns how long a Pod works without confirmation that the hub has heard from it. This is well before the hub counts the Pod as gone, after
-/// [`count_as_gone`]. Each side counts from an earlier moment than the other side.
+/// Returns how long a Pod works without confirmation that the hub has received its message. This is well before the hub counts the Pod as gone,
+/// after [`count_as_gone`]. Each side counts from an earlier moment than the other side.
 pub(crate) fn find_lease(patience: Duration) -> Duration {
     patience / 2
 }
@@ -76,7 +76,8 @@ pub(crate) enum ToPod {
     /// The first message, sent exactly once: the Pod starts the lane.
     Begin(Box<PodAssignment>),
     /// The hub has received the Pod's `Alive` with this number.
-    Heard(u64),
+    #[serde(rename = "Heard")]
+    Received(u64),
     /// Requests a file of the lane's folder, of at most `most` bytes. It comes in pieces with that number.
     Open { number: u64, path: PathBuf, most: u64 },
     /// The hub does not lend the artifact that was requested with this number.
@@ -112,7 +113,7 @@ pub(crate) enum PodEnd {
     Misspoke(String),
     /// The Pod received the order to end.
     Left,
-    /// The Pod heard nothing from the hub for too long.
+    /// The Pod received nothing from the hub for too long.
     Alone,
 }
 
@@ -280,7 +281,7 @@ mod tests {
         let (mut read, _) = tokio::io::split(pod);
         let (_, write) = tokio::io::split(hub);
         let writer = PodWriter::new(write);
-        writer.send(&ToPod::Heard(7)).await.unwrap();
+        writer.send(&ToPod::Received(7)).await.unwrap();
         writer
             .hand_on(&encode(&crate::lane_protocol::messages::ToLane::Synced).unwrap())
             .await
@@ -289,7 +290,7 @@ mod tests {
         writer.send_piece(9, b"").await.unwrap();
         writer.shut_down().await;
         let mut next = async || read_part::<ToPod>(&mut read).await.unwrap();
-        assert!(matches!(next().await, Some(Part::Own(ToPod::Heard(7)))));
+        assert!(matches!(next().await, Some(Part::Own(ToPod::Received(7)))));
         assert!(matches!(next().await, Some(Part::Lane(bytes)) if bytes == b"\"Synced\""));
         assert!(matches!(next().await, Some(Part::Piece { number: 9, bytes }) if bytes == b"piece"));
         assert!(matches!(next().await, Some(Part::Piece { number: 9, bytes }) if bytes.is_empty()));

@@ -17,7 +17,8 @@ pub(crate) enum SharedCapacity {
     Trees,
     Fetches,
     Archives,
-    Looking,
+    #[serde(rename = "Looking")]
+    ObjectMemory,
     SmallRenderings,
     LargeRenderings,
     KeptRenderings,
@@ -33,7 +34,7 @@ impl SharedCapacity {
         Self::Trees,
         Self::Fetches,
         Self::Archives,
-        Self::Looking,
+        Self::ObjectMemory,
         Self::SmallRenderings,
         Self::LargeRenderings,
         Self::KeptRenderings,
@@ -71,14 +72,14 @@ impl SharedCapacity {
 
 impl ControllerContext {
     /// Returns the budget of a capacity: for all lanes if lanes are tasks, the whole in the hub of processes, or the process's share.
-    pub(crate) fn room(&self, room: SharedCapacity) -> &ByteBudget {
+    pub(crate) fn find_budget(&self, room: SharedCapacity) -> &ByteBudget {
         let [small, large, kept] = self.renderer.rooms();
         let [clusters, requests, watches, words, objects] = self.remote_clusters.rooms();
         match room {
             SharedCapacity::Trees => self.artifact_storage.tree_room(),
             SharedCapacity::Fetches => self.artifact_storage.fetch_room(),
             SharedCapacity::Archives => self.artifact_storage.store.disk(),
-            SharedCapacity::Looking => &self.object_memory,
+            SharedCapacity::ObjectMemory => &self.object_memory,
             SharedCapacity::SmallRenderings => small,
             SharedCapacity::LargeRenderings => large,
             SharedCapacity::KeptRenderings => kept,

@@ -82,8 +82,8 @@ impl ObjectMemory {
     }
 
     /// Takes memory for an attempt, and waits for it until the deadline. Without memory, every object is refused.
-    pub(crate) async fn take(&self, lane: &str, deadline: Instant) {
-        let room = self.budget.room();
+    pub(crate) async fn reserve_memory(&self, lane: &str, deadline: Instant) {
+        let room = self.budget.process_limits();
         let bytes = self.taken().needed.max(LEAST).min(room.lane).min(room.all);
         let held = self.budget.acquire(lane, bytes, deadline).await.ok();
         let mut taken = self.taken();
@@ -153,7 +153,7 @@ impl ObjectMemory {
         let mut taken = self.taken();
         let all = taken.live.saturating_add(taken.answers).saturating_add(bytes);
         taken.needed = taken.needed.max(all);
-        let room = self.budget.room();
+        let room = self.budget.process_limits();
         let Some(held) = &mut taken.held else {
             return Err(OverBudget::Full {
                 what: room.what,
@@ -175,7 +175,7 @@ impl ObjectMemory {
         if !self.budget.is_part() {
             return;
         }
-        let room = self.budget.room();
+        let room = self.budget.process_limits();
         let take = || {
             let mut taken = self.taken();
             let all = taken.live.saturating_add(taken.answers).saturating_add(bytes);
@@ -189,7 +189,7 @@ impl ObjectMemory {
     }
 
     /// Returns the memory that was prepared and not used, except the amount from before the attempt. Others may need it.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn release_unused(&self) {
         let mut taken = self.taken();
         let all = taken.live.saturating_add(taken.answers);
         let kept = all.checked_next_multiple_of(STEP).unwrap_or(all).max(taken.first);
@@ -258,9 +258,9 @@ mod tests {
         Live::Present(Object(json!({ "data": "x".repeat(bytes) })))
     }
 
-    async fn room(budget: &ByteBudget) -> ObjectMemory {
+    async fn make_memory(budget: &ByteBudget) -> ObjectMemory {
         let room = ObjectMemory::new(budget.clone());
-        room.take("team", Instant::now()).await;
+        room.reserve_memory("team", Instant::now()).await;
         room
     }
 
@@ -271,15 +271,15 @@ mod tests {
         part.follow_share(false);
         part.add_share(8 << 20);
         let room = ObjectMemory::new(part.clone());
-        room.take("one", Instant::now()).await;
+        room.reserve_memory("one", Instant::now()).await;
         room.prepare(4 << 20).await;
         assert!(part.held() >= 4 << 20);
         assert!(room.admit_live(object(300_000)).object().is_some());
-        room.settle();
+        room.release_unused();
         assert!((300_000..1 << 20).contains(&part.held()), "{}", part.held());
         let whole = budget(8 << 20, 16 << 20);
         let room = ObjectMemory::new(whole.clone());
-        room.take("one", Instant::now()).await;
+        room.reserve_memory("one", Instant::now()).await;
         room.prepare(4 << 20).await;
         assert_eq!(whole.held(), LEAST);
     }
@@ -287,7 +287,7 @@ mod tests {
     #[tokio::test]
     async fn what_there_is_no_room_for_counts_as_unread() {
         let budget = budget(1 << 20, 4 << 20);
-        let room = room(&budget).await;
+        let room = make_memory(&budget).await;
         assert!(room.admit_live(object(700_000)).object().is_some());
         let Live::Failed(failure) = room.admit_live(object(700_000)) else {
             panic!("there is no room for two");
@@ -310,11 +310,12 @@ mod tests {
     #[tokio::test]
     async fn who_lacked_room_waits_for_it_the_next_time() {
         let budget = budget(1 << 20, 1 << 20);
-        let (first, second) = (room(&budget).await, room(&budget).await);
+        let (first, second) = (make_memory(&budget).await, make_memory(&budget).await);
         assert!(first.admit_live(object(600_000)).object().is_some());
         assert!(second.admit_live(object(600_000)).object().is_none());
         second.give_back();
-        let mut waiting = Box::pin(second.take("team", Instant::now() + std::time::Duration::from_secs(3600)));
+        let mut waiting =
+            Box::pin(second.reserve_memory("team", Instant::now() + std::time::Duration::from_secs(3600)));
         assert!(futures::poll!(waiting.as_mut()).is_pending());
         first.give_back();
         waiting.await;
@@ -325,7 +326,7 @@ mod tests {
     async fn without_room_nothing_is_looked_at() {
         let budget = budget(1 << 20, 1 << 20);
         let all = budget.try_acquire("other", 1 << 20).unwrap();
-        let room = room(&budget).await;
+        let room = make_memory(&budget).await;
         assert!(room.is_asked());
         assert!(room.admit_live(object(1)).object().is_none());
         assert!(matches!(room.admit_live(Live::Absent), Live::Absent));

@@ -130,7 +130,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     given
         .artifact_endpoint
         .set_keeper(Arc::downgrade(&hub) as Weak<dyn ArtifactKeeper>);
-    match LaneFleet::of(
+    match LaneFleet::from_config(
         &given,
         (overview, &hub.context, &hub.lane_kinds),
         &manager.tasks,
@@ -270,7 +270,7 @@ impl Manager {
         self.begin_access(access);
         self.hub.announce_all();
         if let Some(fleet) = self.hub.fleet() {
-            fleet.begin();
+            fleet.start_placement();
         }
         if keeps_policies {
             let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
@@ -314,7 +314,7 @@ impl Manager {
             for watch in &mut watches {
                 watch.wait_until_synced().await;
             }
-            access_hub.begin();
+            access_hub.start_reconcilers();
         };
         self.tasks
             .spawn(async move { end.run_until_cancelled(beginning).await });
@@ -334,25 +334,25 @@ impl Manager {
         }
         synced.push(
             self.watch_in_platform((api_version, "FluxAccessGrant"), |manager, change| {
-                if let Some(change) = change.take(&manager.access_hub.grants) {
+                if let Some(change) = change.apply_to(&manager.access_hub.grants) {
                     manager.access_hub.take_grant(&change);
                 }
             }),
         );
         synced.push(
             self.watch_in_platform((api_version, "FluxAccessStandingGrant"), |manager, change| {
-                if change.take(&manager.access_hub.standing_grants).is_some() {
+                if change.apply_to(&manager.access_hub.standing_grants).is_some() {
                     manager.access_hub.take_standing_grants();
                 }
             }),
         );
         synced.push(self.watch((api_version, "FluxAccess", None), |manager, change| {
-            if let Some(change) = change.take(&manager.access_hub.asked) {
+            if let Some(change) = change.apply_to(&manager.access_hub.asked) {
                 manager.access_hub.take_asked(&change);
             }
         }));
         synced.push(self.watch((api_version, "FluxAccessTarget", None), |manager, change| {
-            drop(change.take(&manager.access_hub.targets));
+            drop(change.apply_to(&manager.access_hub.targets));
         }));
     }
 
@@ -393,7 +393,7 @@ impl Manager {
     }
 
     fn take_namespace(&self, change: ObjectChange<'_>) {
-        let Some(change) = change.take(&self.hub.namespaces) else {
+        let Some(change) = change.apply_to(&self.hub.namespaces) else {
             return;
         };
         self.access_hub.take_namespace(&change);
@@ -415,14 +415,14 @@ impl Manager {
 
     /// Handles a changed policy or binding. Policies of others are not cached.
     fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, change: ObjectChange<'_>) {
-        if is_managed_policy(change.name()) && change.take(cache(&self.hub)).is_some() {
+        if is_managed_policy(change.name()) && change.apply_to(cache(&self.hub)).is_some() {
             self.hub.policy_news.notify_one();
         }
     }
 
     /// Handles a changed object with the label of a Tenant: wakes that Tenant, and the Tenant of the previous label.
     fn take_tenant_object(&self, cache: CacheOfHub, change: ObjectChange<'_>) {
-        let Some(change) = change.take(cache(&self.hub)) else {
+        let Some(change) = change.apply_to(cache(&self.hub)) else {
             return;
         };
         let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
@@ -453,7 +453,7 @@ impl Manager {
 
     /// Handles a changed RoleBinding of a lane. Other objects with the label are not cached, because a tenant may make many.
     fn take_lane_binding(&self, change: ObjectChange<'_>) {
-        if change.name() == LANE_BINDING && change.take(&self.hub.lane_bindings).is_some() {
+        if change.name() == LANE_BINDING && change.apply_to(&self.hub.lane_bindings).is_some() {
             self.keep_rights(change.namespace());
         }
     }
@@ -462,7 +462,7 @@ impl Manager {
     /// because its creator knows of it.
     fn take_lane_account(&self, change: ObjectChange<'_>) {
         let is_account = change.namespace() == PLATFORM_NAMESPACE && change.name().starts_with(LANE_PREFIX);
-        let known = is_account.then(|| change.take(&self.hub.lane_accounts)).flatten();
+        let known = is_account.then(|| change.apply_to(&self.hub.lane_accounts)).flatten();
         if known.is_none_or(|change| change.old.is_none()) {
             return;
         }
@@ -516,7 +516,7 @@ impl Manager {
             self.hub.context.metrics.forget(&key);
             self.hub.context.receiver_endpoint.set(&key, None);
         }
-        self.note(fleet, shard, &key, gone);
+        self.notify_process(fleet, shard, &key, gone);
         if self.hub.context.enabled_kinds.is_on(entry.kind.name) && (is_new || gone.is_some()) {
             self.keep_rights(&key.namespace);
         }
@@ -564,7 +564,7 @@ impl Manager {
     }
 
     /// Notifies the process of a lane, if this instance works on the object.
-    pub(crate) fn note(&self, fleet: &Arc<LaneFleet>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
+    pub(crate) fn notify_process(&self, fleet: &Arc<LaneFleet>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
         // Runs while the namespace can't be released: a later message must not bring it back.
         self.task_table.spawn(key, |_| {
             fleet.note_change(shard, key, gone);

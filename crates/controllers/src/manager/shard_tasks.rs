@@ -24,18 +24,18 @@ use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
 use crate::sharding::ShardWork;
 
 impl ShardWork for Manager {
-    fn look(&self) -> (Progress, Arc<TenancyFacts>, Progress) {
+    fn read_tenancy(&self) -> (Progress, Arc<TenancyFacts>, Progress) {
         let known = self.seen.known();
         let tenancy = Arc::new(self.hub.copy_facts().to_tenancy_facts());
-        (known, tenancy, self.seen.changed())
+        (known, tenancy, self.seen.last_change())
     }
 
-    fn changed(&self) -> BoxFuture<'_, ()> {
+    fn wait_for_change(&self) -> BoxFuture<'_, ()> {
         self.hub.tenancy_changes().notified().boxed()
     }
 
-    fn begin(&self, unit: &ShardUnit) {
-        self.task_table.begin(unit);
+    fn begin_unit(&self, unit: &ShardUnit) {
+        self.task_table.add_unit(unit);
         let hub = &self.hub;
         let is_on = |kind: &str| hub.context.enabled_kinds.is_on(kind);
         for entry in hub.kinds.iter().filter(|entry| is_on(entry.kind.name)) {
@@ -54,7 +54,7 @@ impl ShardWork for Manager {
             for entry in hub.lane_kinds.iter() {
                 for key in (entry.list_keys)(&shard) {
                     match hub.fleet() {
-                        Some(fleet) => self.note(fleet, &shard, &key, None),
+                        Some(fleet) => self.notify_process(fleet, &shard, &key, None),
                         None if is_on(entry.kind.name) => self.start_one(&shard, entry, &key, false),
                         None => {}
                     }

@@ -142,7 +142,7 @@ impl Manager {
             } else {
                 ""
             };
-            let sink = |event| seen.take(counted, event, take_event);
+            let sink = |event| seen.track_event(counted, event, take_event);
             watch(controller, &resource, namespace.as_deref(), labels, sink).await;
         };
         let end = self.end.clone();

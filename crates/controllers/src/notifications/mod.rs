@@ -26,7 +26,7 @@ use tenure_planner::alert::{
     Candidate, Combined, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts,
 };
 use tenure_planner::alert_event::AlertEvent;
-use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_TOLD};
+use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_SELECTED};
 use tenure_tenancy::Placement;
 
 use crate::lane::notification_queue::QueuedNotification;
@@ -46,7 +46,7 @@ pub(crate) async fn queue_event<R: Reconciled<Home = Shard>>(shard: &Shard, meta
     }
     let kind = R::KIND;
     let of = (kind.api_version, kind.name, kind.reporter);
-    let Some(news) = AlertEvent::of(of, metadata, event, Timestamp::now()) else {
+    let Some(news) = AlertEvent::new(of, metadata, event, Timestamp::now()) else {
         return;
     };
     let lane = shard.lane().await;
@@ -88,7 +88,7 @@ fn hand_on(lane: &Arc<Lane>, notification: QueuedNotification) -> Result<(), Str
 }
 
 fn has_alerts(shard: &Shard) -> bool {
-    !shard.caches.of::<Alert>().is_empty()
+    !shard.caches.get::<Alert>().is_empty()
 }
 
 async fn send_one(lane: &Arc<Lane>, notification: &QueuedNotification) {
@@ -122,7 +122,7 @@ async fn list_about(lane: &Lane, news: &AlertEvent) -> Vec<SelectedAlert> {
     let mut shards = lane.list_shards();
     shards.sort_by_key(|shard| shard.namespace != news.object.namespace);
     for shard in shards {
-        let alerts = shard.caches.of::<Alert>().all();
+        let alerts = shard.caches.get::<Alert>().all();
         let look = || {
             let about = alerts.iter().filter(|alert| is_about(alert, news));
             about.take(ALERTS_LOOKED_AT).cloned().collect::<Vec<_>>()
@@ -132,7 +132,7 @@ async fn list_about(lane: &Lane, news: &AlertEvent) -> Vec<SelectedAlert> {
         if about.is_empty() {
             continue;
         }
-        let placement = Arc::new(shard.place().await);
+        let placement = Arc::new(shard.read_placement().await);
         let room = ALERTS_LOOKED_AT.saturating_sub(found.len());
         let seen = about.into_iter().map(|alert| SelectedAlert {
             shard: Arc::clone(&shard),
@@ -189,7 +189,7 @@ async fn queue_for_alerts(lane: &Arc<Lane>, about: &[SelectedAlert], chosen: Sel
     }
     if let Some(SelectedAlert { shard, alert, .. }) = chosen.too_many.and_then(|index| about.get(index)) {
         let problem = format!(
-            "this Alert and others are skipped: at most {ALERTS_TOLD} Alerts of a tenant send one event, and their lists are compared with a bound: name fewer objects, or use fewer Alerts"
+            "this Alert and others are skipped: at most {ALERTS_SELECTED} Alerts of a tenant send one event, and their lists are compared with a bound: name fewer objects, or use fewer Alerts"
         );
         write_failure_event(lane, (&shard.namespace, alert), failed(&problem)).await;
     }

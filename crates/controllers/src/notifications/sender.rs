@@ -50,9 +50,9 @@ async fn prepare_request(lane: &Lane, notification: &QueuedNotification) -> Resu
     };
     let shard = shard.as_ref();
     let name = notification.alert.spec.provider_ref.name.as_str();
-    let provider = shard.caches.of::<Provider>().get(&shard.namespace, name);
+    let provider = shard.caches.get::<Provider>().get(&shard.namespace, name);
     let provider = provider.ok_or_else(|| format!("Provider {}/{name} does not exist", shard.namespace))?;
-    let placement = shard.place().await;
+    let placement = shard.read_placement().await;
     let news = (notification.news.as_ref(), &notification.metadata);
     let Some(needs) = RequiredObjects::of_event(&provider, &placement, news)? else {
         return Ok(None);

@@ -20,7 +20,7 @@ pub(crate) struct RefusalDetail<'a>(Option<Request<'a>>);
 
 impl<'a> RefusalDetail<'a> {
     /// For the refusal of an object that was sent.
-    pub(crate) fn of(client: &'a Client, apply: &'a Apply) -> Self {
+    pub(crate) fn for_apply(client: &'a Client, apply: &'a Apply) -> Self {
         Self(apply.confidential.then(|| Request {
             id: &apply.id,
             identity: client.identity(),

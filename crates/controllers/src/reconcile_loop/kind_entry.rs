@@ -63,19 +63,19 @@ pub(crate) struct KindEntry<H> {
 
 impl<H: Home> KindEntry<H> {
     /// Creates the entry of a kind.
-    pub(crate) fn of<R: Reconciled<Home = H>>() -> Self {
+    pub(crate) fn new<R: Reconciled<Home = H>>() -> Self {
         Self {
             kind: R::KIND,
             open_cache: |caches| caches.set(Cache::<R>::by_terms(R::list_terms)),
-            take_seen: |home, seen| Some(record_change(home, &home.caches().of::<R>().take_seen(seen)?)),
+            take_seen: |home, seen| Some(record_change(home, &home.caches().get::<R>().take_seen(seen)?)),
             take_gone: |home, (namespace, name), revision| {
-                record_change(home, &home.caches().of::<R>().take_gone(namespace, name, revision))
+                record_change(home, &home.caches().get::<R>().take_gone(namespace, name, revision))
             },
-            exists: |home, namespace, name| home.caches().of::<R>().get(namespace, name).is_some(),
+            exists: |home, namespace, name| home.caches().get::<R>().get(namespace, name).is_some(),
             list_dependents: R::list_dependents,
             prepare_start: |context, homes| R::prepare_start(context, homes).boxed(),
             list_labelled: |home, (label, value)| {
-                let objects = home.caches().of::<R>().all();
+                let objects = home.caches().get::<R>().all();
                 let bearing = objects
                     .iter()
                     .filter(|object| object.labels().get(label).is_some_and(|found| found == value));
@@ -84,7 +84,7 @@ impl<H: Home> KindEntry<H> {
                     .collect()
             },
             visit: |home, visit| {
-                for object in home.caches().of::<R>().all() {
+                for object in home.caches().get::<R>().all() {
                     let metadata = object.meta();
                     visit(Shown {
                         kind: R::KIND,
@@ -97,18 +97,21 @@ impl<H: Home> KindEntry<H> {
                 }
             },
             list_metadata: |home, is_meant, most| {
-                let objects = home.caches().of::<R>().all();
+                let objects = home.caches().get::<R>().all();
                 let meant = objects.iter().filter(|object| is_meant(object.meta())).take(most);
                 meant
                     .filter_map(|object| serde_json::to_value(object.meta()).ok())
                     .collect()
             },
             list_keys: |home| {
-                let objects = home.caches().of::<R>().all();
-                objects.iter().map(|object| Key::of(R::KIND, object.meta())).collect()
+                let objects = home.caches().get::<R>().all();
+                objects
+                    .iter()
+                    .map(|object| Key::from_metadata(R::KIND, object.meta()))
+                    .collect()
             },
             write_object: |home, namespace, name| {
-                let object = home.caches().of::<R>().get(namespace, name)?;
+                let object = home.caches().get::<R>().get(namespace, name)?;
                 serde_json::to_value(object.as_ref()).ok()
             },
             report_pause: |home, key, message| {
@@ -128,7 +131,7 @@ fn record_change<R: Reconciled>(home: &R::Home, change: &Change<R>) -> Key {
 
 /// Returns whether an object's status says that it is not Ready; `None` if the object is deleted.
 fn find_failing<R: Reconciled>(home: &R::Home, key: &Key) -> Option<bool> {
-    let object = home.caches().of::<R>().get(&key.namespace, &key.name)?;
+    let object = home.caches().get::<R>().get(&key.namespace, &key.name)?;
     Some(read_ready(object.as_ref()) == ConditionStatus::False)
 }
 

@@ -52,7 +52,7 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     }
 
     /// Observes, plans, executes the plan's steps, and writes status and events. Returns `None` if the object is deleted.
-    fn round(&mut self) -> impl Future<Output = Result<Option<Next>, ClusterError>> + Send;
+    fn run_round(&mut self) -> impl Future<Output = Result<Option<Next>, ClusterError>> + Send;
 
     /// Returns the records of running attempts. Only kinds that read content of others have them.
     fn marks(&self) -> Option<Arc<AttemptMarks>> {
@@ -129,7 +129,7 @@ pub(crate) async fn run_object_loop<R: Reconciler>(
             permits = Box::pin(take_permits(&reconciler, mailbox)) => permits,
             () = end.cancelled() => return,
         };
-        let working = waiting.map(Waiting::begin);
+        let working = waiting.map(Waiting::start_work);
         let since = *began.get_or_insert_with(Instant::now);
         // Only after the lane has capacity: the time in the queue does not count for the attempt.
         if std::mem::take(&mut fresh) {
@@ -137,7 +137,7 @@ pub(crate) async fn run_object_loop<R: Reconciler>(
         }
         let marked = marks
             .as_ref()
-            .map(|attempt_marks| attempt_marks.begin(reconciler.key()));
+            .map(|attempt_marks| attempt_marks.mark_begin(reconciler.key()));
         let span = spans::begin_attempt(reconciler.key());
         let next = Box::pin(run_attempt(&mut reconciler, end).instrument(span)).await;
         drop((marked, first.take(), turn.take()));
@@ -190,7 +190,7 @@ fn count_attempt(
     since: Instant,
 ) -> bool {
     let Some(meter) = meter else { return true };
-    let Some(outcome) = Outcome::of(next, || (meter.is_failing)() == Some(true)) else {
+    let Some(outcome) = Outcome::from_next(next, || (meter.is_failing)() == Some(true)) else {
         return false;
     };
     let exists = || (meter.is_failing)().is_some();
@@ -266,7 +266,7 @@ async fn run_attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken)
             tracing::warn!(object = %reconciler.key(), rounds, "an attempt doesn't end; it continues after a pause");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
-        match reconciler.round().await? {
+        match reconciler.run_round().await? {
             Some(Next::Again) => {}
             Some(Next::Restart) => {
                 reconciler.restart();
@@ -344,7 +344,7 @@ mod tests {
     }
 
     impl Noted {
-        fn note(&self, what: &'static str) {
+        fn record_step(&self, what: &'static str) {
             self.notes.lock().unwrap().push(what);
         }
     }
@@ -355,7 +355,7 @@ mod tests {
         }
 
         async fn permits(&self) -> Arc<Semaphore> {
-            self.note("queues");
+            self.record_step("queues");
             Arc::clone(&self.permits)
         }
 
@@ -363,13 +363,13 @@ mod tests {
             self.narrow.lock().unwrap().clone()
         }
 
-        async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
-            self.note("works");
+        async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
+            self.record_step("works");
             Ok(Some(Next::Done(None)))
         }
 
         fn restart(&mut self) {
-            self.note("begins");
+            self.record_step("begins");
         }
 
         async fn needs_attempt(&mut self, _: &HashSet<ObjectId>) -> bool {

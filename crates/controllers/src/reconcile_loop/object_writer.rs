@@ -40,10 +40,10 @@ pub(crate) struct ObjectWriter<R> {
 }
 
 impl<R: Reconciled> ObjectWriter<R> {
-    pub(crate) fn of(object: &R) -> Self {
+    pub(crate) fn new(object: &R) -> Self {
         let metadata = object.meta();
         Self {
-            key: Key::of(R::KIND, metadata),
+            key: Key::from_metadata(R::KIND, metadata),
             uid: metadata.uid.clone().unwrap_or_default(),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             finalizers: metadata.finalizers.clone().unwrap_or_default(),
@@ -183,7 +183,7 @@ impl<R: Reconciled> ObjectWriter<R> {
 
     /// Returns the object's cached metadata, or the metadata from which its plan was made.
     fn find_metadata(&self, home: &R::Home) -> ObjectMeta {
-        let current = home.caches().of::<R>().get(&self.key.namespace, &self.key.name);
+        let current = home.caches().get::<R>().get(&self.key.namespace, &self.key.name);
         let current = current.filter(|object| object.meta().uid.as_deref() == Some(self.uid.as_str()));
         current.map_or_else(
             || ObjectMeta {
@@ -271,10 +271,10 @@ pub(crate) async fn report_crash<R: Reconciled>(
     event_history: &mut EventHistory,
     times: u32,
 ) -> Result<(), ClusterError> {
-    let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
+    let Some(object) = home.caches().get::<R>().get(&key.namespace, &key.name) else {
         return Ok(());
     };
-    let writer = ObjectWriter::of(object.as_ref());
+    let writer = ObjectWriter::new(object.as_ref());
     let (new, event) = panic_report::report_panic(object.status(), object.meta(), Timestamp::now(), times);
     writer.write_status(home, &new).await?;
     writer.write_events(home, event_history, &[event]).await;
@@ -288,10 +288,10 @@ pub(crate) async fn report_wait<R: Reconciled>(home: &R::Home, key: &Key, crashe
 
 /// Reports in the status of a reconciled object why it waits.
 pub(crate) async fn report_pause<R: Reconciled>(home: &R::Home, key: &Key, message: &str) {
-    let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
+    let Some(object) = home.caches().get::<R>().get(&key.namespace, &key.name) else {
         return;
     };
-    let writer = ObjectWriter::of(object.as_ref());
+    let writer = ObjectWriter::new(object.as_ref());
     let waiting = interrupted_attempts::report_wait(object.status(), object.meta(), Timestamp::now(), message);
     if let Err(error) = writer.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "the status that it waits could not be written");

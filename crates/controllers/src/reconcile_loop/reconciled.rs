@@ -116,7 +116,7 @@ pub(crate) fn take_written<R: Reconciled>(home: &R::Home, object: Value) {
     let Some(object) = cache::read_object::<R>(object) else {
         return;
     };
-    let key = Key::of(R::KIND, object.meta());
-    home.caches().of::<R>().record_written(object);
+    let key = Key::from_metadata(R::KIND, object.meta());
+    home.caches().get::<R>().record_written(object);
     R::refresh(home, &key);
 }

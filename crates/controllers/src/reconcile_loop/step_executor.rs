@@ -161,21 +161,21 @@ async fn execute_request(clients: &ClientPool, client: &Client, request: &Reques
             let answer = send_apply(client, apply, true).await;
             vec![Answer::DryRun(
                 apply.id.clone(),
-                cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
+                cluster_answers::read_write(answer, &RefusalDetail::for_apply(client, apply)),
             )]
         }
         Request::Try(apply) => {
             let answer = client.try_creation(&apply.object.0, &apply.manager).await;
             vec![Answer::Tried(
                 apply.id.clone(),
-                cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
+                cluster_answers::read_write(answer, &RefusalDetail::for_apply(client, apply)),
             )]
         }
         Request::Create(apply) => {
             let answer = client.create(&apply.object.0, &apply.manager).await;
             vec![Answer::Created(
                 apply.id.clone(),
-                cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
+                cluster_answers::read_write(answer, &RefusalDetail::for_apply(client, apply)),
             )]
         }
         Request::Apply(apply) => {
@@ -185,7 +185,7 @@ async fn execute_request(clients: &ClientPool, client: &Client, request: &Reques
             }
             vec![Answer::Applied(
                 apply.id.clone(),
-                cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
+                cluster_answers::read_write(answer, &RefusalDetail::for_apply(client, apply)),
             )]
         }
         Request::TakeOver(take_over) => {

@@ -146,7 +146,7 @@ impl<'a> DecryptedFiles<'a> {
             text: DISABLED,
         };
         let clear = match decrypt(content, (format, format), self.keys, Some(kept), &Limits::default()) {
-            Ok(decrypted) => Some(self.note(path.to_owned(), decrypted)),
+            Ok(decrypted) => Some(self.record_decrypted(path.to_owned(), decrypted)),
             // The file contains encrypted text, but is not encrypted itself.
             Err(Error::NotEncrypted) => None,
             // The file's name does not show its format. The key of the Secret that it goes into does.
@@ -169,7 +169,7 @@ impl<'a> DecryptedFiles<'a> {
     }
 
     /// Records the name of a decrypted file or value, and whether it was changed after encryption.
-    fn note(&self, name: String, decrypted: Decrypted) -> Zeroizing<Vec<u8>> {
+    fn record_decrypted(&self, name: String, decrypted: Decrypted) -> Zeroizing<Vec<u8>> {
         let mut found = self.found.borrow_mut();
         if decrypted.mac != MacVerdict::Right {
             found.changed.insert(name.clone());
@@ -214,7 +214,7 @@ impl<'a> DecryptedFiles<'a> {
                     &Limits::default(),
                 );
                 let decrypted = opened.map_err(|error| format!("cannot decrypt {place}: {error}"))?;
-                *value = Value::String(STANDARD.encode(self.note(place, decrypted).as_slice()));
+                *value = Value::String(STANDARD.encode(self.record_decrypted(place, decrypted).as_slice()));
             }
         }
         Ok(())

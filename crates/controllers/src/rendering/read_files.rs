@@ -22,7 +22,7 @@ enum Found {
 }
 
 impl Found {
-    fn of(entry: Option<Entry<'_>>) -> Self {
+    fn from_entry(entry: Option<Entry<'_>>) -> Self {
         match entry {
             None => Self::Nothing,
             Some(Entry::Directory) => Self::Directory,
@@ -46,7 +46,7 @@ impl ReadFiles {
     pub(crate) fn are_same_in(&self, files: &dyn FileTree) -> bool {
         self.entries
             .iter()
-            .all(|(path, found)| Found::of(files.entry(path)) == *found)
+            .all(|(path, found)| Found::from_entry(files.entry(path)) == *found)
             && self
                 .listed
                 .iter()
@@ -103,7 +103,7 @@ impl FileTree for RecordingTree<'_> {
             if let Some(Entry::File(content)) = &entry {
                 seen.content = seen.content.saturating_add(content.len() as u64);
             }
-            seen.entries.insert(path.to_owned(), Found::of(entry));
+            seen.entries.insert(path.to_owned(), Found::from_entry(entry));
         }
         entry
     }

@@ -138,7 +138,7 @@ impl Renderer {
             Err(failure) => (Err(failure), Vec::new(), None, None),
         };
         RenderedWithMemory {
-            rendered: Rendered::of(request, outcome, changed_files),
+            rendered: Rendered::new(request, outcome, changed_files),
             room,
             seen,
         }
@@ -160,7 +160,7 @@ impl Renderer {
     }
 
     /// Takes memory for objects that are kept while no attempt works; `None` if it is full, and the objects have to be rendered again.
-    pub(crate) fn keep(&self, lane: &LaneLimits, room: Option<HeldBytes>) -> Option<HeldBytes> {
+    pub(crate) fn reserve_kept(&self, lane: &LaneLimits, room: Option<HeldBytes>) -> Option<HeldBytes> {
         // Returned first, because it may be the same memory.
         let bytes = room?.bytes();
         self.kept.try_acquire(&lane.name, bytes).ok()
@@ -293,7 +293,7 @@ pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> (Re
             (Err(failure), Vec::new(), Vec::new())
         }
     };
-    (Rendered::of(request, outcome, changed_files), resources)
+    (Rendered::new(request, outcome, changed_files), resources)
 }
 
 /// Stops a rendering when it is dropped: the caller has given up, or the rendering has ended.
@@ -320,7 +320,7 @@ pub(crate) struct BuildFailure {
 }
 
 impl BuildFailure {
-    fn of(message: String) -> Self {
+    fn new(message: String) -> Self {
         Self {
             message,
             is_too_large: false,
@@ -356,7 +356,7 @@ pub(crate) fn build_tree(
     let built = build_whole_tree(&whole, path, (overlay, inputs), bounds);
     match (built, whole.describe_pointer()) {
         (Err(error), _) if error.is_too_large => Err(error),
-        (_, Some(pointer)) => Err(BuildFailure::of(pointer)),
+        (_, Some(pointer)) => Err(BuildFailure::new(pointer)),
         (built, None) => built,
     }
 }
@@ -372,12 +372,12 @@ fn build_whole_tree(
     match files.entry(folder) {
         Some(kustomize::Entry::Directory) => {}
         Some(_) => {
-            return Err(BuildFailure::of(format!(
+            return Err(BuildFailure::new(format!(
                 "kustomization path {path:?} is not a folder of the source"
             )));
         }
         None => {
-            return Err(BuildFailure::of(format!(
+            return Err(BuildFailure::new(format!(
                 "kustomization path not found: {path:?} is not in the source"
             )));
         }
@@ -389,17 +389,17 @@ fn build_whole_tree(
     let Some(keys) = inputs.keys() else {
         return Ok((kustomize::build(files, folder, &options)?, Vec::new()));
     };
-    let keys = decryption::read_keys(keys).map_err(BuildFailure::of)?;
+    let keys = decryption::read_keys(keys).map_err(BuildFailure::new)?;
     let clear = DecryptedFiles::new(files, &keys);
     let outcome = kustomize::build(&clear, folder, &options);
     let mut built = match (outcome, clear.failure()) {
         (Err(error @ Error::Budget { .. }), _) => return Err(error.into()),
-        (_, Some(failure)) => return Err(BuildFailure::of(failure)),
+        (_, Some(failure)) => return Err(BuildFailure::new(failure)),
         (Err(error), None) => return Err(redact_failure(error, &clear, files, (folder, &options))),
         (Ok(built), None) => built,
     };
     let budget = (options.budget.bytes, options.budget.steps);
-    sops::decrypt_within(budget, || clear.open_values(&mut built.resources)).map_err(BuildFailure::of)?;
+    sops::decrypt_within(budget, || clear.open_values(&mut built.resources)).map_err(BuildFailure::new)?;
     Ok((built, clear.into_changed()))
 }
 
@@ -416,7 +416,7 @@ fn redact_failure(
     };
     match kustomize::build(files, folder, options) {
         Err(error) => error.into(),
-        Ok(_) => BuildFailure::of(problem),
+        Ok(_) => BuildFailure::new(problem),
     }
 }
 

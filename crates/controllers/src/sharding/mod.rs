@@ -61,7 +61,7 @@ impl ShardPeers {
     }
 
     /// Returns the other instances that lead now, or may lead. An instance whose Lease was not renewed within its duration has stopped.
-    async fn look(&self) -> Result<Vec<Peer>, ClusterError> {
+    async fn list_peers(&self) -> Result<Vec<Peer>, ClusterError> {
         let resource = self.client.resource("coordination.k8s.io/v1", "Lease").await?;
         let leases = self.client.list(&resource, PLATFORM_NAMESPACE).await?;
         let now = self.began.elapsed();
@@ -89,7 +89,7 @@ impl ShardPeers {
     pub(crate) async fn wait_until_alone(&self) {
         let mut last_wait = String::new();
         loop {
-            let wait = match self.look().await {
+            let wait = match self.list_peers().await {
                 Ok(peers) if peers.is_empty() => return,
                 // If shards were never installed, the controllers have no right to list them.
                 Err(ClusterError::Forbidden { .. }) => return,

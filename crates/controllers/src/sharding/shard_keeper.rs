@@ -23,13 +23,13 @@ const UNSERVED: Duration = Duration::from_secs(30);
 pub(crate) trait ShardWork: Send + Sync + 'static {
     /// Returns all Tenants and namespaces. The first progress is how far they were known before the look, the second is the last change that may be
     /// included.
-    fn look(&self) -> (Progress, Arc<TenancyFacts>, Progress);
+    fn read_tenancy(&self) -> (Progress, Arc<TenancyFacts>, Progress);
 
     /// Waits for a possible change of these.
-    fn changed(&self) -> BoxFuture<'_, ()>;
+    fn wait_for_change(&self) -> BoxFuture<'_, ()>;
 
     /// Begins to work on a shard unit.
-    fn begin(&self, unit: &ShardUnit);
+    fn begin_unit(&self, unit: &ShardUnit);
 
     /// Ends the running work of a shard unit, and drops its state. Returns when nothing is left.
     fn leave<'a>(&'a self, unit: &'a ShardUnit) -> BoxFuture<'a, ()>;
@@ -46,10 +46,10 @@ pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<Sh
     let (left_sender, mut left) = mpsc::unbounded_channel::<ShardUnit>();
     let mut leaving = tokio::task::JoinSet::new();
     loop {
-        let (known, tenancy, changed) = work.look();
+        let (known, tenancy, changed) = work.read_tenancy();
         let ShardAssignment { own, keys } = assign_shard(&TenancyIndex::new(tenancy), &shard_peers.instance);
         for unit in holdings.take_own(&own, changed, known) {
-            tracing::info!(estate = %unit, "another instance reconciles it now");
+            tracing::info!(shard_unit = %unit, "another instance reconciles it now");
             let (work, left_sender) = (Arc::clone(&work), left_sender.clone());
             leaving.spawn(async move {
                 work.leave(&unit).await;
@@ -59,11 +59,11 @@ pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<Sh
         }
         shard_peers.set_released(holdings.release_record());
         // After the time was recorded: a leader that leads by now is among them.
-        let wait = match shard_peers.look().await {
+        let wait = match shard_peers.list_peers().await {
             Ok(peers) => {
                 for unit in holdings.take_ready(&peers) {
-                    tracing::debug!(estate = %unit, "this instance reconciles it now");
-                    work.begin(&unit);
+                    tracing::debug!(shard_unit = %unit, "this instance reconciles it now");
+                    work.begin_unit(&unit);
                 }
                 if shard_peers.instance == Instance::Main {
                     unserved.report(work.as_ref(), &keys, &peers).await;
@@ -87,7 +87,7 @@ pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<Sh
                     holdings.take_left(&unit);
                 }
             }
-            () = work.changed() => {}
+            () = work.wait_for_change() => {}
             () = tokio::time::sleep(pause) => {}
         }
         while leaving.try_join_next().is_some() {}

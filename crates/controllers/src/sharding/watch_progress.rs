@@ -22,7 +22,7 @@ pub(crate) struct WatchProgress {
 
 impl WatchProgress {
     /// Records the progress of a watch event around its handling by `go_on`.
-    pub(crate) fn take(&self, kind: &str, event: WatchEvent, go_on: impl FnOnce(WatchEvent)) {
+    pub(crate) fn track_event(&self, kind: &str, event: WatchEvent, go_on: impl FnOnce(WatchEvent)) {
         let Some(at) = KINDS.iter().position(|known| *known == kind) else {
             go_on(event);
             return;
@@ -65,7 +65,7 @@ impl WatchProgress {
     }
 
     /// Returns the revision of the last seen change.
-    pub(crate) fn changed(&self) -> Progress {
+    pub(crate) fn last_change(&self) -> Progress {
         self.write(&self.changed)
     }
 

@@ -176,7 +176,7 @@ impl SpanIntake {
     ///
     /// # Errors
     /// The violation, if no lane would send the attempt.
-    pub(crate) fn take(
+    pub(crate) fn pass_attempts(
         &mut self,
         attempts: Vec<TracedAttempt>,
         now: Instant,
@@ -257,14 +257,14 @@ mod tests {
         let mut intake = SpanIntake::new(now);
         let is_own = |attempt: &TracedAttempt| attempt.namespace == "blue";
         let attempts = vec![attempt("blue", 3), attempt("red", 3)];
-        intake.take(attempts, now, is_own, &sink).unwrap();
+        intake.pass_attempts(attempts, now, is_own, &sink).unwrap();
         assert_eq!(*lock(&received), [(attempt("blue", 3), true)]);
         lock(&received).clear();
         let mut count = |second: u64| {
             for _ in 0..4 {
                 let attempts = vec![attempt("blue", 63); 100];
                 intake
-                    .take(attempts, now + Duration::from_secs(second), is_own, &sink)
+                    .pass_attempts(attempts, now + Duration::from_secs(second), is_own, &sink)
                     .unwrap();
             }
             let received = std::mem::take(&mut *lock(&received));
@@ -289,7 +289,11 @@ mod tests {
             vec![long],
             vec![deep],
         ] {
-            assert!(SpanIntake::new(now).take(attempts, now, |_| true, &sink).is_err());
+            assert!(
+                SpanIntake::new(now)
+                    .pass_attempts(attempts, now, |_| true, &sink)
+                    .is_err()
+            );
         }
         assert!(lock(&received).is_empty());
         let far = TracedTime {

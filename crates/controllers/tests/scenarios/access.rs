@@ -52,7 +52,7 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
         assert!(mallory.create(forged).await.is_err(), "{by}");
     }
     bed.answer(&request, "Approved").await;
-    let request = bed.delivered().await;
+    let request = bed.wait_for_delivery().await;
     let secret = bed.secret("acc-a").await.unwrap();
     let password = decode(&secret, "password");
     canary.listen_for("acc-a", &password);
@@ -112,14 +112,14 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
     bed.revoke("acc-a", "gitlab-flux-token").await;
     for kind in [ROLE, ROLE_BINDING] {
         bed.stage
-            .until(kind, ("acc-a", "gitlab-flux-token"), |object| object.is_none())
+            .wait_for(kind, ("acc-a", "gitlab-flux-token"), |object| object.is_none())
             .await;
     }
     bed.request("is revoked", |request| {
         request["status"]["state"] == "Revoked" && request["status"]["credentials"].as_array().is_none_or(Vec::is_empty)
     })
     .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,7 +128,7 @@ async fn a_leaked_credential_goes_once_its_successor_is_in_use() {
     bed.source("acc-b").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let first = bed.live()[0].id;
     bed.replace(true).await;
     let request = bed
@@ -143,7 +143,7 @@ async fn a_leaked_credential_goes_once_its_successor_is_in_use() {
     bed.stage
         .ready(GIT_REPOSITORY, ("acc-b", "app"), "True", "Succeeded")
         .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,7 +152,7 @@ async fn a_credential_that_did_not_leak_lives_on_for_a_while_beside_its_successo
     bed.source("acc-i").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let first = bed.live()[0].id;
     let request = bed.replace(false).await;
     let live: Vec<u64> = bed.live().iter().map(|live| live.id).collect();
@@ -163,7 +163,7 @@ async fn a_credential_that_did_not_leak_lives_on_for_a_while_beside_its_successo
     bed.stage
         .ready(GIT_REPOSITORY, ("acc-i", "app"), "True", "Succeeded")
         .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -188,24 +188,24 @@ async fn a_foreign_secret_is_left_and_a_namespace_that_goes_takes_its_token() {
     );
     assert_eq!(decode(&bed.secret("acc-d").await.unwrap(), "password"), "mine");
     bed.stage
-        .until(SECRET, ("acc-c", "gitlab-flux-token"), |object| object.is_some())
+        .wait_for(SECRET, ("acc-c", "gitlab-flux-token"), |object| object.is_some())
         .await;
     bed.admin().delete(NAMESPACE, ("", "acc-c")).await.unwrap();
     bed.until_none_lives().await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
+async fn with_a_dead_authoriser_secrets_go_and_live_credentials_are_reported() {
     let bed = Bed::new(&["acc-e"], "namespaces: [acc-e]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let id = bed.live()[0].id;
     bed.forge.revoke_authoriser(&bed.authoriser);
     bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
     bed.stage
-        .until(SECRET, ("acc-e", "gitlab-flux-token"), |object| object.is_none())
+        .wait_for(SECRET, ("acc-e", "gitlab-flux-token"), |object| object.is_none())
         .await;
     let request = bed
         .request("tells what lives on", |request| condition(request, "LivesOn").is_some())
@@ -215,9 +215,9 @@ async fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
     // The namespace can still be deleted.
     bed.admin().delete(NAMESPACE, ("", "acc-e")).await.unwrap();
     bed.stage
-        .until(NAMESPACE, ("", "acc-e"), |object| object.is_none())
+        .wait_for(NAMESPACE, ("", "acc-e"), |object| object.is_none())
         .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 /// A Surface whose source is the approved project deploys with no further edit.
@@ -230,7 +230,7 @@ async fn a_surface_of_an_approved_project_deploys_with_no_further_edit() {
     surface_ready(&bed.stage, ("tenant-s", "shop")).await;
     let source = bed.stage.get(GIT_REPOSITORY, ("tenant-s", "shop-app")).await.unwrap();
     assert_eq!(source["spec"]["secretRef"]["name"], "gitlab-flux-token");
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -238,24 +238,24 @@ async fn the_whole_service_goes_with_its_provider() {
     let bed = Bed::new(&["acc-f"], "namespaces: [acc-f]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     bed.admin().delete(PROVIDER_KIND, (PLATFORM, "work")).await.unwrap();
     bed.until_none_lives().await;
     bed.stage
-        .until(SECRET, ("acc-f", "gitlab-flux-token"), |object| object.is_none())
+        .wait_for(SECRET, ("acc-f", "gitlab-flux-token"), |object| object.is_none())
         .await;
     bed.stage
-        .until(PROVIDER_KIND, (PLATFORM, "work"), |object| object.is_none())
+        .wait_for(PROVIDER_KIND, (PLATFORM, "work"), |object| object.is_none())
         .await;
     assert!(bed.admin().list(REQUEST, PLATFORM).await.unwrap().is_empty());
     bed.stage
-        .until(TARGET, ("", &bed.target()), |object| object.is_none())
+        .wait_for(TARGET, ("", &bed.target()), |object| object.is_none())
         .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its() {
+async fn a_denial_is_reported_and_a_fluxaccess_reaches_no_other_namespace() {
     let bed = Bed::new(&["acc-g", "acc-h"], "namespaces: [acc-g]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Denied").await;
@@ -286,12 +286,12 @@ async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its(
     eventually(SOON, || bob.create(access("bob"))).await.unwrap();
     let access = bed
         .stage
-        .until(ACCESS, ("acc-h", "apps"), |access| {
+        .wait_for(ACCESS, ("acc-h", "apps"), |access| {
             access.is_some_and(|access| condition(access, "Ready").is_some())
         })
         .await
         .unwrap();
     let problem = access["status"]["problems"][0]["message"].as_str().unwrap();
     assert!(problem.contains("namespace acc-g is not acc-h"), "{access:#?}");
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

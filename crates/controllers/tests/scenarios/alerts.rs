@@ -49,10 +49,10 @@ pub(crate) async fn list_complaints(stage: &Stage, namespace: &str, name: &str) 
 /// Waits until an event about an Alert has this text, and returns all messages about it.
 pub(crate) async fn complains(stage: &Stage, (namespace, name): (&str, &str), part: &str) -> Vec<String> {
     let look = async || {
-        let said = list_complaints(stage, namespace, name).await;
-        match said.iter().any(|said| said.contains(part)) {
-            true => Ok(said),
-            false => Err(format!("{name} should say {part:?}, and says {said:?}")),
+        let complaints = list_complaints(stage, namespace, name).await;
+        match complaints.iter().any(|complaint| complaint.contains(part)) {
+            true => Ok(complaints),
+            false => Err(format!("{name} should say {part:?}, and says {complaints:?}")),
         }
     };
     eventually(SOON, look).await.unwrap()
@@ -67,7 +67,7 @@ async fn make(stage: &Stage, namespace: &str, name: &str, spec: Value, of_alert:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_happens_is_told_in_every_form() {
+async fn events_are_sent_in_every_form() {
     let server = NoticeServer::start().await.unwrap();
     let stage = Stage::set_allowing("alerts", &[server.url()]).await;
     let namespace = "alerts";
@@ -135,25 +135,27 @@ async fn what_happens_is_told_in_every_form() {
         .repository(namespace, "app", &[("a.yaml", &config_map("a", "1"))])
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
-    stage.until(CONFIG_MAP, (namespace, "a"), |found| found.is_some()).await;
+    stage
+        .wait_for(CONFIG_MAP, (namespace, "a"), |found| found.is_some())
+        .await;
 
     let is_new = |notice: &tenure_testkit::Notice| notice.json()["reason"] == "NewArtifact";
     let artifact = server.wait_for("/hidden", is_new).await.unwrap();
     assert_eq!(artifact.json()["involvedObject"]["kind"], "GitRepository");
     let is_success = |notice: &tenure_testkit::Notice| notice.json()["reason"] == "ReconciliationSucceeded";
-    let told = server.wait_for("/hidden", is_success).await.unwrap();
-    let said = told.json();
-    assert_eq!(said["involvedObject"]["name"], "app");
+    let notice = server.wait_for("/hidden", is_success).await.unwrap();
+    let event = notice.json();
+    assert_eq!(event["involvedObject"]["name"], "app");
     assert_eq!(
-        (&said["severity"], &said["metadata"]["cluster"]),
+        (&event["severity"], &event["metadata"]["cluster"]),
         (&json!("info"), &json!("one"))
     );
-    assert_eq!(said["metadata"]["commit_status"], "update");
-    let revision = said["metadata"]["revision"].as_str().unwrap().to_owned();
+    assert_eq!(event["metadata"]["commit_status"], "update");
+    let revision = event["metadata"]["revision"].as_str().unwrap().to_owned();
     assert!(revision.starts_with("main@sha1:"), "{revision}");
-    assert_eq!(told.headers["x-extra"], "open");
-    assert_eq!(told.headers["gotk-component"], "kustomize-controller");
-    assert!(told.headers["x-signature"].starts_with("sha256=") && told.headers["x-signature"].len() == 71);
+    assert_eq!(notice.headers["x-extra"], "open");
+    assert_eq!(notice.headers["gotk-component"], "kustomize-controller");
+    assert!(notice.headers["x-signature"].starts_with("sha256=") && notice.headers["x-signature"].len() == 71);
 
     let commit_of = revision.rsplit(':').next().unwrap();
     for (path, state) in [
@@ -219,23 +221,32 @@ async fn what_happens_is_told_in_every_form() {
         ))
         .await
         .unwrap();
-    let said = stage
+    let message = stage
         .ready(PROVIDER, (namespace, "slack"), "False", "UnsupportedField")
         .await;
-    assert!(said.contains("spec.type: telegram is not supported yet"), "{said}");
-    let said = stage
+    assert!(
+        message.contains("spec.type: telegram is not supported yet"),
+        "{message}"
+    );
+    let message = stage
         .ready(ALERT, (namespace, "slack"), "False", "ProviderNotReady")
         .await;
-    assert!(said.contains("Provider alerts/slack: spec.type: telegram"), "{said}");
+    assert!(
+        message.contains("Provider alerts/slack: spec.type: telegram"),
+        "{message}"
+    );
 
     // A Secret that is missing is reported before anything is sent.
     let named = |timeout: &str| json!({ "type": "slack", "secretRef": { "name": "later" }, "timeout": timeout });
     let late = provider(namespace, "late", named("14s"));
     stage.admin.apply(late).await.unwrap();
-    let said = stage
+    let message = stage
         .ready(PROVIDER, (namespace, "late"), "False", "AuthenticationFailed")
         .await;
-    assert!(said.starts_with("Secret alerts/later can't be read as "), "{said}");
+    assert!(
+        message.starts_with("Secret alerts/later can't be read as "),
+        "{message}"
+    );
     let address = json!({ "address": at("/late") });
     stage.admin.apply(secret(namespace, "later", address)).await.unwrap();
     stage
@@ -244,11 +255,11 @@ async fn what_happens_is_told_in_every_form() {
         .await
         .unwrap();
     stage.ready(PROVIDER, (namespace, "late"), "True", "Succeeded").await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_answers_badly_is_told_again_and_keeps_nobody_waiting() {
+async fn a_failing_receiver_is_retried_and_blocks_no_other() {
     let server = NoticeServer::start().await.unwrap();
     let other = NoticeServer::start().await.unwrap();
     let stage = Stage::set_allowing("misbehaving", &[server.url(), other.url()]).await;
@@ -283,7 +294,9 @@ async fn who_answers_badly_is_told_again_and_keeps_nobody_waiting() {
         .repository(namespace, "app", &[("a.yaml", &config_map("a", "1"))])
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
-    stage.until(CONFIG_MAP, (namespace, "a"), |found| found.is_some()).await;
+    stage
+        .wait_for(CONFIG_MAP, (namespace, "a"), |found| found.is_some())
+        .await;
     let begun = Instant::now();
     server.wait_for("/fine", |_| true).await.unwrap();
     assert!(
@@ -306,10 +319,14 @@ async fn who_answers_badly_is_told_again_and_keeps_nobody_waiting() {
     eventually(SOON, look).await.unwrap();
 
     // A permanent failure is reported, without anything that was sent.
-    let said = complains(&stage, (namespace, "quoting"), "it answers HTTP 400").await;
-    assert!(said[0].starts_with("NotificationDispatchFailed: failed to send notification for Kustomization/misbehaving/app: the address in Secret misbehaving/quoting:"), "{said:?}");
-    let said = complains(&stage, (namespace, "elsewhere"), "a redirect is not followed").await;
-    assert_eq!(other.list_all().len(), 0, "what is shown went nowhere else: {said:?}");
+    let complaints = complains(&stage, (namespace, "quoting"), "it answers HTTP 400").await;
+    assert!(complaints[0].starts_with("NotificationDispatchFailed: failed to send notification for Kustomization/misbehaving/app: the address in Secret misbehaving/quoting:"), "{complaints:?}");
+    let complaints = complains(&stage, (namespace, "elsewhere"), "a redirect is not followed").await;
+    assert_eq!(
+        other.list_all().len(),
+        0,
+        "what is shown went nowhere else: {complaints:?}"
+    );
     complains(
         &stage,
         (namespace, "silent"),
@@ -324,5 +341,5 @@ async fn who_answers_badly_is_told_again_and_keeps_nobody_waiting() {
     for hidden in ["sesame", "/quoting\"", &server.url()] {
         assert!(!everything.contains(hidden), "{hidden}: {everything}");
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -12,7 +12,7 @@ async fn a_repository_is_applied_updated_and_pruned() {
     let repository = stage.repository("applying-a", "app", &files).await;
     stage.kustomization("applying-a", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    let kustomization = stage.applied(("applying-a", "app"), &first).await;
+    let kustomization = stage.wait_for_commit(("applying-a", "app"), &first).await;
     assert_eq!(
         kustomization["status"]["inventory"]["entries"]
             .as_array()
@@ -33,7 +33,7 @@ async fn a_repository_is_applied_updated_and_pruned() {
     assert_eq!(built.locate("/data/value").unwrap().to_string(), "a.yaml:6");
 
     let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
-    stage.applied(("applying-a", "app"), &second).await;
+    stage.wait_for_commit(("applying-a", "app"), &second).await;
     assert_eq!(
         stage.get(CONFIG_MAP, ("applying-a", "a")).await.unwrap()["data"]["value"],
         "2"
@@ -43,20 +43,20 @@ async fn a_repository_is_applied_updated_and_pruned() {
         .commit([("b.yaml", tenure_git_server::Content::Removed)], "without b")
         .await
         .unwrap();
-    stage.applied(("applying-a", "app"), &third).await;
+    stage.wait_for_commit(("applying-a", "app"), &third).await;
     stage
-        .until(CONFIG_MAP, ("applying-a", "b"), |object| object.is_none())
+        .wait_for(CONFIG_MAP, ("applying-a", "b"), |object| object.is_none())
         .await;
     assert!(stage.get(CONFIG_MAP, ("applying-a", "a")).await.is_some());
 
     stage.admin.delete(KUSTOMIZATION, ("applying-a", "app")).await.unwrap();
     stage
-        .until(KUSTOMIZATION, ("applying-a", "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, ("applying-a", "app"), |object| object.is_none())
         .await;
     stage
-        .until(CONFIG_MAP, ("applying-a", "a"), |object| object.is_none())
+        .wait_for(CONFIG_MAP, ("applying-a", "a"), |object| object.is_none())
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,7 +67,7 @@ async fn drift_is_put_back() {
         .await;
     stage.kustomization("applying-b", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("applying-b", "app"), &first).await;
+    stage.wait_for_commit(("applying-b", "app"), &first).await;
 
     stage
         .admin
@@ -79,10 +79,10 @@ async fn drift_is_put_back() {
         .await
         .unwrap();
     let put_back = |object: Option<&serde_json::Value>| object.is_some_and(|object| object["data"]["value"] == "1");
-    stage.until(CONFIG_MAP, ("applying-b", "a"), put_back).await;
+    stage.wait_for(CONFIG_MAP, ("applying-b", "a"), put_back).await;
 
     stage.admin.delete(CONFIG_MAP, ("applying-b", "a")).await.unwrap();
-    stage.until(CONFIG_MAP, ("applying-b", "a"), put_back).await;
+    stage.wait_for(CONFIG_MAP, ("applying-b", "a"), put_back).await;
 
     // A field that Git never applied is no drift.
     stage
@@ -102,11 +102,11 @@ async fn drift_is_put_back() {
         .await
         .unwrap();
     stage
-        .until(CONFIG_MAP, ("applying-b", "a"), |object| {
+        .wait_for(CONFIG_MAP, ("applying-b", "a"), |object| {
             object.is_some_and(|object| object["data"]["value"] == "1" && object["data"]["other"] == "stays")
         })
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,9 +137,9 @@ async fn a_dependency_comes_first() {
     stage
         .kustomization("applying-c", "one", "app", json!({ "path": "./one" }))
         .await;
-    stage.applied(("applying-c", "two"), &first).await;
+    stage.wait_for_commit(("applying-c", "two"), &first).await;
     assert!(stage.get(CONFIG_MAP, ("applying-c", "one")).await.is_some());
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,7 +152,7 @@ async fn a_resync_writes_nothing() {
         .kustomization("applying-d", "app", "app", json!({ "interval": "1s" }))
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    let before = stage.applied(("applying-d", "app"), &first).await;
+    let before = stage.wait_for_commit(("applying-d", "app"), &first).await;
     let map = stage.get(CONFIG_MAP, ("applying-d", "a")).await.unwrap();
     let requests = stage.git.requests();
     // Ten more requests to the Git server mean ten resyncs of the source, whose interval the Kustomization has too.
@@ -175,7 +175,7 @@ async fn a_resync_writes_nothing() {
         map_after["metadata"]["resourceVersion"],
         map["metadata"]["resourceVersion"]
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,7 +186,7 @@ async fn two_who_fight_are_named() {
         .await;
     stage.kustomization("applying-e", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("applying-e", "app"), &first).await;
+    stage.wait_for_commit(("applying-e", "app"), &first).await;
     let other = |value: &str| {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -207,7 +207,7 @@ async fn two_who_fight_are_named() {
             .unwrap();
         // Reverted, or given up.
         stage
-            .until(CONFIG_MAP, ("applying-e", "a"), |object| object.is_some())
+            .wait_for(CONFIG_MAP, ("applying-e", "a"), |object| object.is_some())
             .await;
         let settled = tenure_testkit::eventually(tenure_testkit::SOON, || async {
             let map = stage.get(CONFIG_MAP, ("applying-e", "a")).await.unwrap();
@@ -227,7 +227,7 @@ async fn two_who_fight_are_named() {
         .as_str()
         .unwrap();
     assert!(message.contains("fighter"), "{message}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -238,14 +238,14 @@ async fn a_new_process_writes_nothing_that_is_there() {
         .await;
     stage.kustomization("applying-f", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("applying-f", "app"), &first).await;
+    stage.wait_for_commit(("applying-f", "app"), &first).await;
     let map = stage.get(CONFIG_MAP, ("applying-f", "a")).await.unwrap();
     stage.restart().await;
     let second = commit(&repository, &[("b.yaml", &config_map("b", "1"))]).await;
-    stage.applied(("applying-f", "app"), &second).await;
+    stage.wait_for_commit(("applying-f", "app"), &second).await;
     let after = stage.get(CONFIG_MAP, ("applying-f", "a")).await.unwrap();
     assert_eq!(after["metadata"]["resourceVersion"], map["metadata"]["resourceVersion"]);
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -282,7 +282,7 @@ async fn what_the_spec_lays_over_the_folder_is_built_in() {
     });
     stage.kustomization("applying-overlay", "app", "app", spec).await;
     let head = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("applying-overlay", "app"), &head).await;
+    stage.wait_for_commit(("applying-overlay", "app"), &head).await;
 
     let web = stage
         .get(DEPLOYMENT, ("applying-overlay", "blue-web-v2"))
@@ -300,7 +300,7 @@ async fn what_the_spec_lays_over_the_folder_is_built_in() {
     );
     assert_eq!(metadata["labels"]["team"], "blue");
     assert_eq!(metadata["labels"]["kustomize.toolkit.fluxcd.io/name"], "app");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -314,7 +314,7 @@ async fn a_restart_stays_and_what_kubectl_added_is_taken_away_by_name() {
         .await;
     stage.kustomization("applying-kubectl", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("applying-kubectl", "app"), &first).await;
+    stage.wait_for_commit(("applying-kubectl", "app"), &first).await;
     let target = ("applying-kubectl", "web");
     let by = async |manager: &str, spec: serde_json::Value| {
         let object = json!({
@@ -328,7 +328,7 @@ async fn a_restart_stays_and_what_kubectl_added_is_taken_away_by_name() {
     by("kubectl-rollout", restart).await;
     by("kubectl-edit", json!({ "paused": true, "minReadySeconds": 7 })).await;
     let mended = stage
-        .until(DEPLOYMENT, target, |object| {
+        .wait_for(DEPLOYMENT, target, |object| {
             object.is_some_and(|object| {
                 object["spec"].get("paused").is_none() && object["spec"].get("minReadySeconds").is_none()
             })
@@ -349,5 +349,5 @@ async fn a_restart_stays_and_what_kubectl_added_is_taken_away_by_name() {
         if events.iter().any(names) { Ok(()) } else { Err(events) }
     });
     named.await.unwrap();
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -62,13 +62,13 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
     stage.kustomization("artifacts", "api", "api", uses("api", "./")).await;
 
     for name in ["web", "base", "api"] {
-        stage.until(CONFIG_MAP, ("artifacts", name), has("one")).await;
+        stage.wait_for(CONFIG_MAP, ("artifacts", name), has("one")).await;
     }
     let message = stage
         .ready(ARTIFACT_GENERATOR, ("artifacts", "gen"), "True", "Succeeded")
         .await;
     assert_eq!(message, "reconciliation succeeded, generated 2 artifact(s)");
-    let told = stage.get(ARTIFACT_GENERATOR, ("artifacts", "gen")).await.unwrap();
+    let live_generator = stage.get(ARTIFACT_GENERATOR, ("artifacts", "gen")).await.unwrap();
     let made = stage.get(EXTERNAL_ARTIFACT, ("artifacts", "all")).await.unwrap();
     let artifact = &made["status"]["artifact"];
     let digest = artifact["digest"].as_str().unwrap();
@@ -80,12 +80,12 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
             .starts_with("main@sha1:")
     );
     assert_eq!(made["metadata"]["labels"]["team"], "green");
-    let inventory = told["status"]["inventory"].as_array().unwrap();
+    let inventory = live_generator["status"]["inventory"].as_array().unwrap();
     assert!(
         inventory
             .iter()
             .any(|made| made["name"] == "all" && made["digest"] == digest),
-        "{told:#}"
+        "{live_generator:#}"
     );
     let api = stage.get(EXTERNAL_ARTIFACT, ("artifacts", "api")).await.unwrap();
     assert!(
@@ -98,9 +98,9 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
 
     // A commit that changes one part makes a new artifact of that part. The other keeps its digest, and so its revision.
     let second = commit(&web, &[("deploy/map.yaml", &config_map("web", "two"))]).await;
-    stage.until(CONFIG_MAP, ("artifacts", "web"), has("two")).await;
+    stage.wait_for(CONFIG_MAP, ("artifacts", "web"), has("two")).await;
     stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts", "all"), |made| {
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts", "all"), |made| {
             let origin =
                 made.map(|made| made["status"]["artifact"]["metadata"]["org.opencontainers.image.revision"].clone());
             origin
@@ -109,7 +109,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
         })
         .await;
     stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts", "api"), |made| {
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts", "api"), |made| {
             made.is_some_and(|made| {
                 let artifact = &made["status"]["artifact"];
                 artifact["revision"]
@@ -123,7 +123,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
     // Stored artifacts are found again after a restart, and followed.
     stage.restart().await;
     commit(&web, &[("deploy/map.yaml", &config_map("web", "three"))]).await;
-    stage.until(CONFIG_MAP, ("artifacts", "web"), has("three")).await;
+    stage.wait_for(CONFIG_MAP, ("artifacts", "web"), has("three")).await;
 
     // A failure to make an artifact is reported, and the previous artifact stays.
     let mut broken = spec.clone();
@@ -143,7 +143,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
     fewer["artifacts"].as_array_mut().unwrap().pop();
     stage.admin.apply(generator("artifacts", "gen", &fewer)).await.unwrap();
     stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts", "api"), |made| made.is_none())
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts", "api"), |made| made.is_none())
         .await;
     stage
         .ready(ARTIFACT_GENERATOR, ("artifacts", "gen"), "True", "Succeeded")
@@ -154,9 +154,9 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
         .await
         .unwrap();
     stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts", "all"), |made| made.is_none())
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts", "all"), |made| made.is_none())
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,14 +183,14 @@ async fn folders_that_match_a_pattern_become_artifacts() {
         .ready(EXTERNAL_ARTIFACT, ("artifacts-p", "app-api"), "True", "Succeeded")
         .await;
     let web = stage
-        .until(EXTERNAL_ARTIFACT, ("artifacts-p", "app-web"), |made| made.is_some())
+        .wait_for(EXTERNAL_ARTIFACT, ("artifacts-p", "app-web"), |made| made.is_some())
         .await
         .unwrap();
     assert_eq!(web["metadata"]["labels"]["app"], "web");
     stage
         .kustomization("artifacts-p", "web", "web", uses("app-web", "./"))
         .await;
-    stage.until(CONFIG_MAP, ("artifacts-p", "web"), has("one")).await;
+    stage.wait_for(CONFIG_MAP, ("artifacts-p", "web"), has("one")).await;
     // A new folder becomes a new artifact, and another generator may use a made artifact.
     commit(&mono, &[("apps/new/map.yaml", &config_map("new", "one"))]).await;
     stage
@@ -236,9 +236,9 @@ async fn folders_that_match_a_pattern_become_artifacts() {
         .patch(ARTIFACT_GENERATOR, ("artifacts-p", "gen"), switch(Value::Null))
         .await
         .unwrap();
-    stage.until(CONFIG_MAP, ("artifacts-p", "web"), has("two")).await;
+    stage.wait_for(CONFIG_MAP, ("artifacts-p", "web"), has("two")).await;
     assert!(condition(&after, "Ready").is_some());
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -252,7 +252,7 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
     let named = format!("{namespace}/named=http://{address}/artifacts/");
     let other = format!("{namespace}/wrong=http://{address}/artifacts/");
     let stage = Stage::set_taking(namespace, &[format!("http://{address}")], &[named, other]).await;
-    let told = |digest: &str, path: &str| {
+    let make_status = |digest: &str, path: &str| {
         json!({ "status": {
             "artifact": {
                 "digest": digest, "lastUpdateTime": "2026-01-01T00:00:00Z", "path": "x", "revision": format!("v1@{digest}"),
@@ -278,12 +278,12 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
         stage.admin.apply(object).await.unwrap();
         stage
             .admin
-            .patch_status(EXTERNAL_ARTIFACT, (namespace, name), told(digest, path))
+            .patch_status(EXTERNAL_ARTIFACT, (namespace, name), make_status(digest, path))
             .await
             .unwrap();
         stage.kustomization(namespace, name, name, uses(name, "./")).await;
     }
-    stage.until(CONFIG_MAP, (namespace, "external"), has("one")).await;
+    stage.wait_for(CONFIG_MAP, (namespace, "external"), has("one")).await;
     let applied = stage
         .ready(KUSTOMIZATION, (namespace, "named"), "True", "ReconciliationSucceeded")
         .await;
@@ -295,9 +295,9 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
     }
     // Only its maker writes its status.
     let made = stage.get(EXTERNAL_ARTIFACT, (namespace, "named")).await.unwrap();
-    assert_eq!(made["status"], told(&digest, "/artifacts/x.tar.gz")["status"]);
+    assert_eq!(made["status"], make_status(&digest, "/artifacts/x.tar.gz")["status"]);
     // A forbidden address changes nothing, and the fetched artifact stays applied.
-    let elsewhere = told(&digest, "/other/x.tar.gz");
+    let elsewhere = make_status(&digest, "/other/x.tar.gz");
     stage
         .admin
         .patch_status(EXTERNAL_ARTIFACT, (namespace, "wrong"), elsewhere)
@@ -313,16 +313,16 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
         .patch_status(
             EXTERNAL_ARTIFACT,
             (namespace, "wrong"),
-            told(&digest, "/artifacts/y.tar.gz"),
+            make_status(&digest, "/artifacts/y.tar.gz"),
         )
         .await
         .unwrap();
     stage
-        .until(KUSTOMIZATION, (namespace, "wrong"), |object| {
+        .wait_for(KUSTOMIZATION, (namespace, "wrong"), |object| {
             object
                 .and_then(|object| condition(object, "Ready"))
                 .is_some_and(|ready| ready["reason"] != "ArtifactFailed")
         })
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }

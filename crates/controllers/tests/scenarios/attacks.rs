@@ -119,11 +119,11 @@ impl Scene {
     }
 
     /// Ends the controllers, and searches for the canary everywhere. The attacks gave the tenant no authority outside its namespaces.
-    async fn end(self) {
+    async fn shut_down(self) {
         if let Err(paths) = tenure_testkit::check_reach(&self.stage.admin, &self.evil).await {
             panic!("{paths}");
         }
-        self.stage.end().await;
+        self.stage.shut_down().await;
     }
 
     fn fill(&self, text: &str) -> String {

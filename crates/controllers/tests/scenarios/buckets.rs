@@ -45,10 +45,10 @@ async fn a_bucket_is_applied_and_followed() {
     stage
         .ready(KUSTOMIZATION, ("buckets", "app"), "True", "ReconciliationSucceeded")
         .await;
-    let told = stage.get(BUCKET, ("buckets", "app")).await.unwrap();
-    let revision = told["status"]["artifact"]["revision"].as_str().unwrap();
-    assert!(revision.starts_with("sha256:"), "{told:#}");
-    let stored = condition(&told, "ArtifactInStorage").unwrap();
+    let bucket = stage.get(BUCKET, ("buckets", "app")).await.unwrap();
+    let revision = bucket["status"]["artifact"]["revision"].as_str().unwrap();
+    assert!(revision.starts_with("sha256:"), "{bucket:#}");
+    let stored = condition(&bucket, "ArtifactInStorage").unwrap();
     assert_eq!(stored["message"], format!("stored artifact: revision '{revision}'"));
     let applied = stage.get(KUSTOMIZATION, ("buckets", "app")).await.unwrap();
     assert_eq!(applied["status"]["lastAppliedRevision"], revision);
@@ -71,9 +71,9 @@ async fn a_bucket_is_applied_and_followed() {
     // A new object wakes the Kustomization that applies from the store, also after a restart found the stored artifact again.
     put("two");
     let has = |value: &'static str| move |map: Option<&Value>| map.is_some_and(|map| map["data"]["value"] == value);
-    stage.until(CONFIG_MAP, ("buckets", "web"), has("two")).await;
+    stage.wait_for(CONFIG_MAP, ("buckets", "web"), has("two")).await;
     stage.restart().await;
     put("three");
-    stage.until(CONFIG_MAP, ("buckets", "web"), has("three")).await;
-    stage.end().await;
+    stage.wait_for(CONFIG_MAP, ("buckets", "web"), has("three")).await;
+    stage.shut_down().await;
 }

@@ -32,7 +32,7 @@ async fn apply_with_older_discovery(namespace: &str, form: DiscoveryForm) {
     stage.repository(namespace, "jobs", &[("job.yaml", JOB)]).await;
     stage.kustomization(namespace, "jobs", "jobs", json!({})).await;
     let refused = stage
-        .until(KUSTOMIZATION, (namespace, "jobs"), |object| {
+        .wait_for(KUSTOMIZATION, (namespace, "jobs"), |object| {
             let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
             ready.is_some_and(|ready| ready["message"].as_str().unwrap_or_default().contains("batch"))
         })
@@ -50,14 +50,14 @@ async fn apply_with_older_discovery(namespace: &str, form: DiscoveryForm) {
         .await
         .unwrap();
     stage
-        .until(CONFIG_MAP, (namespace, "a"), |object| {
+        .wait_for(CONFIG_MAP, (namespace, "a"), |object| {
             object.is_some_and(|object| object["data"]["value"] == "1")
         })
         .await;
     let asked = reductions.take_discovery_requests();
     println!("{form:?}: {asked} requests for discovery documents");
     assert!(asked < MOST_DISCOVERY_REQUESTS, "{asked}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,7 +116,7 @@ async fn kubeconfig_reaches_a_server_that_refuses_aggregated_discovery() {
     until_there(&there, "a", |object| object.is_none()).await;
     let asked = reductions.take_discovery_requests();
     assert!(asked < MOST_DISCOVERY_REQUESTS, "{asked}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,7 +151,7 @@ async fn unserved_kind_stops_only_what_needs_it() {
     });
     stage.admin.apply(isolated).await.unwrap();
     let refused = stage
-        .until(TENANT, ("", "clusters-isolated"), |object| {
+        .wait_for(TENANT, ("", "clusters-isolated"), |object| {
             let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
             ready.is_some_and(|ready| {
                 ready["status"] == "False" && ready["message"].as_str().unwrap_or_default().contains("NetworkPolicy")
@@ -164,17 +164,17 @@ async fn unserved_kind_stops_only_what_needs_it() {
     // Once the kind is served, it is used.
     reductions.show_all();
     stage
-        .until(
+        .wait_for(
             ("networking.k8s.io/v1", "NetworkPolicy"),
             ("clusters-isolated", "capsule-clusters-isolated-0"),
             |object| object.is_some(),
         )
         .await;
     stage
-        .until(TENANT, ("", "clusters-isolated"), |object| {
+        .wait_for(TENANT, ("", "clusters-isolated"), |object| {
             let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
             ready.is_some_and(|ready| ready["status"] == "True")
         })
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }

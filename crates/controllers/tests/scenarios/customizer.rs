@@ -51,7 +51,7 @@ async fn a_partial_package_keeps_what_others_have_set_and_stays_when_it_leaves_t
         let values = package.map(|package| &package["spec"]["components"]["platform"]["values"]);
         values.is_some_and(|values| values["bundles"]["disabledPackages"] == json!(["cozystack.other"]))
     };
-    let package = stage.until(PACKAGE, ("", PLATFORM), is_applied).await.unwrap();
+    let package = stage.wait_for(PACKAGE, ("", PLATFORM), is_applied).await.unwrap();
     let values = &package["spec"]["components"]["platform"]["values"];
     assert_eq!(
         values["publishing"],
@@ -68,19 +68,19 @@ async fn a_partial_package_keeps_what_others_have_set_and_stays_when_it_leaves_t
         applied.is_some_and(|applied| applied.ends_with(&revision))
     };
     stage
-        .until(KUSTOMIZATION, ("tenure-system", "customizer-config"), is_done)
+        .wait_for(KUSTOMIZATION, ("tenure-system", "customizer-config"), is_done)
         .await;
     surface_ready(&stage, ("tenure-system", "customizer")).await;
     let own = stage.get(PACKAGE, ("", "cozystack.customizer-own")).await;
     assert!(own.is_some());
-    let told = eventually(SOON, || async {
+    let reported = eventually(SOON, || async {
         let events = stage.admin.list(("v1", "Event"), "tenure-system").await.unwrap();
-        let is_told = |event: &Value| {
+        let is_prune_skipped = |event: &Value| {
             let message = event["message"].as_str().unwrap_or_default();
             event["reason"] == "PruneSkipped" && message.contains("Package/cozystack.customizer-own")
         };
-        events.iter().any(is_told).then_some(()).ok_or("not told")
+        events.iter().any(is_prune_skipped).then_some(()).ok_or("not reported")
     });
-    told.await.unwrap();
-    stage.end().await;
+    reported.await.unwrap();
+    stage.shut_down().await;
 }

@@ -12,13 +12,18 @@ const SECRET: (&str, &str) = ("v1", "Secret");
 /// Parts of clear values and of keys, which must not appear in any status or event.
 const VALUES: [&str; 3] = ["p@ss", "p=ss", "AGE-SECRET-KEY-1"];
 
-fn recorded(path: &str) -> String {
+fn read_recorded(path: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sops/tests/data");
     std::fs::read_to_string(folder.join(path)).unwrap()
 }
 
 fn keys(namespace: &str, entries: &[(&str, &str)]) -> Value {
-    let entry = |(name, file): &(&str, &str)| ((*name).to_owned(), Value::String(recorded(&format!("keys/{file}"))));
+    let entry = |(name, file): &(&str, &str)| {
+        (
+            (*name).to_owned(),
+            Value::String(read_recorded(&format!("keys/{file}"))),
+        )
+    };
     let data: serde_json::Map<String, Value> = entries.iter().map(entry).collect();
     json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "keys", "namespace": namespace }, "stringData": data,
@@ -28,7 +33,7 @@ fn keys(namespace: &str, entries: &[(&str, &str)]) -> Value {
 /// Creates a stage that searches for the age key of most files, and for their values.
 async fn set_listening(namespace: &str) -> Stage {
     let mut stage = Stage::set(namespace).await.planting(&[]).await;
-    let key = recorded("keys/first.agekey");
+    let key = read_recorded("keys/first.agekey");
     let key = key.lines().find(|line| line.starts_with("AGE-SECRET-KEY-1")).unwrap();
     for value in [key, "p@ss: word # and more", "p=ss word#1"] {
         stage.listen_beside_secrets(value);
@@ -58,11 +63,11 @@ async fn is_nowhere(stage: &Stage, namespace: &str) {
 }
 
 async fn until_ready(stage: &Stage, namespace: &str, status: &str, words: &str) {
-    let is_told = |object: Option<&Value>| {
+    let is_reported = |object: Option<&Value>| {
         let ready = object.and_then(|object| condition(object, "Ready"));
         ready.is_some_and(|ready| ready["status"] == status && ready["message"].as_str().unwrap().contains(words))
     };
-    stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+    stage.wait_for(KUSTOMIZATION, (namespace, "app"), is_reported).await;
     is_nowhere(stage, namespace).await;
 }
 
@@ -79,13 +84,13 @@ async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
     let kustomization = "resources: [secret.yaml, plain.yaml]\ngeneratorOptions: {disableNameSuffixHash: true}\nsecretGenerator:\n- name: env\n  envs: [app.env]\n- name: files\n  files: [note.bin, settings.ini=app.ini, values.yaml=sealed]\nconfigMapGenerator:\n- name: map\n  files: [config.json]\n";
     let files = [
         ("kustomization.yaml", kustomization),
-        ("secret.yaml", &recorded("encrypted/secret.yaml")),
+        ("secret.yaml", &read_recorded("encrypted/secret.yaml")),
         ("plain.yaml", &config_map("plain", "mac: ENC[AES256_GCM,data:x]")),
-        ("app.env", &recorded("encrypted/rsa.env")),
-        ("note.bin", &recorded("encrypted/note.bin")),
-        ("app.ini", &recorded("encrypted/app.ini")),
-        ("config.json", &recorded("encrypted/config.json")),
-        ("sealed", &recorded("encrypted/only-encrypted.yaml")),
+        ("app.env", &read_recorded("encrypted/rsa.env")),
+        ("note.bin", &read_recorded("encrypted/note.bin")),
+        ("app.ini", &read_recorded("encrypted/app.ini")),
+        ("config.json", &read_recorded("encrypted/config.json")),
+        ("sealed", &read_recorded("encrypted/only-encrypted.yaml")),
     ];
     stage.repository(namespace, "app", &files).await;
     stage.kustomization(namespace, "app", "app", decryption()).await;
@@ -98,8 +103,8 @@ async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
     };
     assert_eq!(data("database", "password").await, "p@ss: word # and more");
     assert_eq!(data("env", "PASSWORD").await, "p=ss word#1");
-    assert_eq!(data("files", "note.bin").await, recorded("clear/note.bin"));
-    assert_eq!(data("files", "settings.ini").await, recorded("clear/app.ini"));
+    assert_eq!(data("files", "note.bin").await, read_recorded("clear/note.bin"));
+    assert_eq!(data("files", "settings.ini").await, read_recorded("clear/app.ini"));
     assert!(data("files", "values.yaml").await.contains("\"p@ss: word # and more\""));
     let plain = stage.get(CONFIG_MAP, (namespace, "plain")).await.unwrap();
     assert!(
@@ -107,16 +112,16 @@ async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
         "a text in it is not encrypted itself"
     );
     let map = stage.get(CONFIG_MAP, (namespace, "map")).await.unwrap();
-    assert_eq!(map["data"]["config.json"], recorded("clear/config.json"));
-    stage.end().await;
+    assert_eq!(map["data"]["config.json"], read_recorded("clear/config.json"));
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
+async fn keys_are_read_as_the_applying_account_and_wrong_ones_are_named() {
     let namespace = "decryption-b";
     let stage = set_listening(namespace).await;
     let repository = stage
-        .repository(namespace, "app", &[("a.yaml", &recorded("encrypted/secret.yaml"))])
+        .repository(namespace, "app", &[("a.yaml", &read_recorded("encrypted/secret.yaml"))])
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     until_ready(
@@ -173,7 +178,7 @@ async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
     until_ready(&stage, namespace, "True", "Applied revision").await;
 
     // Only a key service could open it.
-    commit(&repository, &[("a.yaml", &recorded("encrypted/changed-kms.yaml"))]).await;
+    commit(&repository, &[("a.yaml", &read_recorded("encrypted/changed-kms.yaml"))]).await;
     until_ready(
         &stage,
         namespace,
@@ -188,18 +193,18 @@ async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
         .await
         .unwrap();
     until_ready(&stage, namespace, "False", "spec.decryption.serviceAccountName").await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
+async fn a_changed_file_is_reported_and_a_broken_one_is_refused() {
     let namespace = "decryption-c";
     let stage = set_with_key(namespace).await;
     let repository = stage
         .repository(
             namespace,
             "app",
-            &[("a.yaml", &recorded("encrypted/changed-clear.yaml"))],
+            &[("a.yaml", &read_recorded("encrypted/changed-clear.yaml"))],
         )
         .await;
     stage.kustomization(namespace, "app", "app", decryption()).await;
@@ -230,17 +235,21 @@ async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
         ),
         ("changed-two-rules", "can't both be set"),
     ] {
-        commit(&repository, &[("a.yaml", &recorded(&format!("encrypted/{name}.yaml")))]).await;
+        commit(
+            &repository,
+            &[("a.yaml", &read_recorded(&format!("encrypted/{name}.yaml")))],
+        )
+        .await;
         until_ready(&stage, namespace, "False", words).await;
     }
     // Not decrypted, on purpose.
-    let left = recorded("encrypted/stranger.yaml").replace(
+    let left = read_recorded("encrypted/stranger.yaml").replace(
         "    name: ",
         "    annotations:\n        kustomize.toolkit.fluxcd.io/decrypt: Disabled\n    name: ",
     );
     commit(&repository, &[("a.yaml", &left)]).await;
     until_ready(&stage, namespace, "False", "ENC[AES256_GCM").await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// The API server quotes refused objects, and a build does too.
@@ -252,7 +261,7 @@ async fn what_was_decrypted_is_in_no_status_and_no_event() {
     let files = [
         ("kustomization.yaml", copied),
         ("m.yaml", &config_map("m", "x")),
-        ("app.env", &recorded("encrypted/app.env")),
+        ("app.env", &read_recorded("encrypted/app.env")),
     ];
     let repository = stage.repository(namespace, "app", &files).await;
     stage.kustomization(namespace, "app", "app", decryption()).await;
@@ -268,7 +277,7 @@ async fn what_was_decrypted_is_in_no_status_and_no_event() {
         "the reason is not shown, since it can quote them. Decrypted were app.env",
     )
     .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// Flux reads the keys as its own controller: a user that may write a Kustomization can use every key beside it.
@@ -279,7 +288,7 @@ async fn a_key_that_the_account_may_not_read_opens_nothing() {
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "limited", "namespace": namespace } });
     stage.admin.apply(account).await.unwrap();
     stage
-        .repository(namespace, "app", &[("a.yaml", &recorded("encrypted/secret.yaml"))])
+        .repository(namespace, "app", &[("a.yaml", &read_recorded("encrypted/secret.yaml"))])
         .await;
     let mut spec = decryption();
     spec["serviceAccountName"] = json!("limited");
@@ -287,7 +296,7 @@ async fn a_key_that_the_account_may_not_read_opens_nothing() {
     let words = format!("/keys': system:serviceaccount:{namespace}:limited may not get this Secret");
     until_ready(&stage, namespace, "False", &words).await;
     assert!(stage.get(SECRET, (namespace, "database")).await.is_none());
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// A tenant's repository has its encrypted Secrets, and the keys are in its home namespace. Another tenant's Surface can't use that name.
@@ -299,7 +308,7 @@ async fn a_surface_decrypts_with_the_keys_of_its_home_namespace() {
     }
     let key = keys("decryption-f1", &[("a.agekey", "first.agekey")]);
     stage.admin.apply(key).await.unwrap();
-    let files = [("a.yaml", recorded("encrypted/secret.yaml"))];
+    let files = [("a.yaml", read_recorded("encrypted/secret.yaml"))];
     let files = files.each_ref().map(|(path, text)| (*path, text.as_str()));
     for name in ["decryption-f1", "decryption-f2"] {
         surface(&stage, name, "apps", &files, decryption()).await;
@@ -312,7 +321,7 @@ async fn a_surface_decrypts_with_the_keys_of_its_home_namespace() {
         ready.is_some_and(|ready| ready["status"] == "False" && ready["message"].as_str().unwrap().contains("keys"))
     };
     let other = ("decryption-f2", "apps-app");
-    stage.until(KUSTOMIZATION, other, is_refused).await;
+    stage.wait_for(KUSTOMIZATION, other, is_refused).await;
     assert!(stage.get(SECRET, ("decryption-f2", "database")).await.is_none());
-    stage.end().await;
+    stage.shut_down().await;
 }

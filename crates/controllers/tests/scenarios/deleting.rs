@@ -13,16 +13,16 @@ const TOKEN: &str = "/serviceaccounts/default/token";
 async fn objects_are_kept_while_no_token_is_given() {
     let mut stage = Stage::set("deleting-a").await;
     if !stage.is_embedded() {
-        return stage.end().await;
+        return stage.shut_down().await;
     }
     let repository = stage
         .repository("deleting-a", "app", &[("a.yaml", &config_map("a", "1"))])
         .await;
     stage.kustomization("deleting-a", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("deleting-a", "app"), &first).await;
+    stage.wait_for_commit(("deleting-a", "app"), &first).await;
     for code in [500, 403, 404] {
-        stage.faults.end();
+        stage.faults.clear();
         stage.faults.refuse(Method::POST, TOKEN, code);
         // A new process has no tokens.
         stage.restart().await;
@@ -32,19 +32,19 @@ async fn objects_are_kept_while_no_token_is_given() {
             .await;
         assert!(stage.get(CONFIG_MAP, ("deleting-a", "a")).await.is_some());
     }
-    stage.faults.end();
+    stage.faults.clear();
     stage
-        .until(KUSTOMIZATION, ("deleting-a", "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, ("deleting-a", "app"), |object| object.is_none())
         .await;
     assert!(stage.get(CONFIG_MAP, ("deleting-a", "a")).await.is_none());
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_namespace_that_is_deleted_does_not_hang_and_what_stays_is_told_to_the_platform() {
+async fn a_deleted_namespace_does_not_hang_and_the_platform_sees_what_stays() {
     let mut stage = Stage::set("deleting-b").await;
     if !stage.is_embedded() {
-        return stage.end().await;
+        return stage.shut_down().await;
     }
     stage.namespace("deleting-b-other").await;
     let binding = json!({
@@ -60,21 +60,24 @@ async fn a_namespace_that_is_deleted_does_not_hang_and_what_stays_is_told_to_the
     let spec = json!({ "targetNamespace": "deleting-b-other", "timeout": "1s" });
     stage.kustomization("deleting-b", "app", "app", spec).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("deleting-b", "app"), &first).await;
+    stage.wait_for_commit(("deleting-b", "app"), &first).await;
     stage.faults.refuse(Method::POST, TOKEN, 500);
     stage.restart().await;
     stage.admin.delete(NAMESPACE, ("", "deleting-b")).await.unwrap();
     stage
-        .until(NAMESPACE, ("", "deleting-b"), |object| object.is_none())
+        .wait_for(NAMESPACE, ("", "deleting-b"), |object| object.is_none())
         .await;
     let kept = stage.get(CONFIG_MAP, ("deleting-b-other", "a")).await;
     assert!(kept.is_some());
     let events = stage.admin.list(EVENT, "tenure-system").await.unwrap();
-    let told = |event: &&Value| {
+    let is_about_leftover = |event: &&Value| {
         let message = event["message"].as_str().unwrap_or_default();
         message.contains("Kustomization/deleting-b/app") && message.contains("ConfigMap/deleting-b-other/a")
     };
-    let told = events.iter().find(told).unwrap_or_else(|| panic!("{events:#?}"));
-    assert_eq!(told["related"]["name"], "app", "{told:#}");
-    stage.end().await;
+    let event = events
+        .iter()
+        .find(is_about_leftover)
+        .unwrap_or_else(|| panic!("{events:#?}"));
+    assert_eq!(event["related"]["name"], "app", "{event:#}");
+    stage.shut_down().await;
 }

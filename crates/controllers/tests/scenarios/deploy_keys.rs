@@ -76,21 +76,21 @@ pub(crate) async fn key(stage: &Stage, namespace: &str, but: &[&str]) -> (String
             key["fingerprint"].as_str()?.to_owned(),
         ))
     };
-    let is_told = |surface: Option<&Value>| {
+    let is_replaced = |surface: Option<&Value>| {
         let key = surface.and_then(find);
         key.is_some_and(|(_, fingerprint)| !but.contains(&fingerprint.as_str()))
     };
-    let surface = stage.until(SURFACE, (namespace, "shop"), is_told).await;
+    let surface = stage.wait_for(SURFACE, (namespace, "shop"), is_replaced).await;
     find(&surface.unwrap()).unwrap()
 }
 
 /// Waits until Ready is False and its message has these words.
 pub(crate) async fn says(stage: &Stage, namespace: &str, words: &str) -> Value {
-    let is_said = |surface: Option<&Value>| {
+    let is_reported = |surface: Option<&Value>| {
         let ready = surface.and_then(|surface| crate::stage::condition(surface, "Ready"));
         ready.is_some_and(|ready| ready["status"] == "False" && ready["message"].as_str().unwrap().contains(words))
     };
-    let surface = stage.until(SURFACE, (namespace, "shop"), is_said).await.unwrap();
+    let surface = stage.wait_for(SURFACE, (namespace, "shop"), is_reported).await.unwrap();
     crate::stage::condition(&surface, "Ready").unwrap().clone()
 }
 
@@ -157,7 +157,7 @@ async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
     let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "again" } } });
     admin.patch(SURFACE, ("mint", "shop"), asked).await.unwrap();
     stage
-        .until(SURFACE, ("mint", "shop"), |surface| {
+        .wait_for(SURFACE, ("mint", "shop"), |surface| {
             surface.is_some_and(|surface| surface["status"]["lastHandledReconcileAt"] == "again")
         })
         .await;
@@ -176,9 +176,9 @@ async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
     admin.delete(SURFACE, ("mint", "shop")).await.unwrap();
     for kind in [SECRET, ROLE, ROLE_BINDING] {
         let target = ("mint", "shop-app-deploy-key");
-        stage.until(kind, target, |object| object.is_none()).await;
+        stage.wait_for(kind, target, |object| object.is_none()).await;
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -213,7 +213,7 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
     let ready = says(&stage, "sage", "no longer holds the key that was made").await;
     assert_eq!(ready["reason"], UNAVAILABLE);
     stage
-        .until(GIT_REPOSITORY, ("sage", "shop-app"), |repository| {
+        .wait_for(GIT_REPOSITORY, ("sage", "shop-app"), |repository| {
             repository.is_some_and(|repository| repository["spec"]["suspend"] == true)
         })
         .await;
@@ -239,7 +239,7 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
     admin.patch(SURFACE, ("sage", "shop"), asked).await.unwrap();
     for kind in [SECRET, ROLE, ROLE_BINDING] {
         stage
-            .until(kind, ("sage", "shop-app-deploy-key"), |object| {
+            .wait_for(kind, ("sage", "shop-app-deploy-key"), |object| {
                 let labels = object.map(|object| &object["metadata"]["labels"]);
                 labels.is_some_and(|labels| {
                     labels["tenure.dev/credential"] == "deploy-key" && labels["tenure.dev/surface"] == "shop"
@@ -258,14 +258,14 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
     admin.apply(without).await.unwrap();
     for kind in [SECRET, ROLE, ROLE_BINDING] {
         let target = ("sage", "shop-app-deploy-key");
-        stage.until(kind, target, |object| object.is_none()).await;
+        stage.wait_for(kind, target, |object| object.is_none()).await;
     }
     stage
-        .until(SURFACE, ("sage", "shop"), |surface| {
+        .wait_for(SURFACE, ("sage", "shop"), |surface| {
             surface.is_some_and(|surface| surface["status"].get("deployKeys").is_none())
         })
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// The account that reads the key has no other right to Secrets: the Role alone is enough.
@@ -312,7 +312,7 @@ async fn a_platforms_key_is_read_by_name_alone() {
     }
     admin.delete(SURFACE, ("tenure-system", "shop")).await.unwrap();
     stage
-        .until(SECRET, ("tenure-system", "shop-app-deploy-key"), |object| {
+        .wait_for(SECRET, ("tenure-system", "shop-app-deploy-key"), |object| {
             object.is_none()
         })
         .await;
@@ -320,5 +320,5 @@ async fn a_platforms_key_is_read_by_name_alone() {
         .delete(ROLE_BINDING, ("tenure-system", "tenure-secret-writer"))
         .await
         .unwrap();
-    stage.end().await;
+    stage.shut_down().await;
 }

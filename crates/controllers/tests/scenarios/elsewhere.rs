@@ -120,7 +120,7 @@ async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
         &[("b.yaml", &in_shop("c", "1")), ("a.yaml", &in_shop("a", "2"))],
     )
     .await;
-    stage.applied((namespace, "app"), &second).await;
+    stage.wait_for_commit((namespace, "app"), &second).await;
     until_there(&one, "a", has_value("2")).await;
     until_there(&one, "b", |object| object.is_none()).await;
 
@@ -144,10 +144,10 @@ async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
     allow_deletion(&stage, (namespace, "app")).await;
     stage
-        .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
         .await;
     until_there(&one, "a", |object| object.is_none()).await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,13 +235,13 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
             .apply(secret(namespace, &write_kubeconfig(&cluster, &user)))
             .await
             .unwrap();
-        let is_told = |object: Option<&Value>| {
+        let is_reported = |object: Option<&Value>| {
             let ready = object.and_then(|object| condition(object, "Ready"));
             ready.is_some_and(|ready| {
                 ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected)
             })
         };
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        stage.wait_for(KUSTOMIZATION, (namespace, "app"), is_reported).await;
         is_nowhere(&stage, namespace, &["canary-of"]).await;
     }
     assert!(!touched.exists(), "a program was run");
@@ -252,7 +252,7 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
         .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
         .await;
     until_there(&one, "a", has_value("1")).await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// A malicious server that claims to be a cluster harms only its own Kustomization. The server leads to no other address, and none of its input is
@@ -307,8 +307,8 @@ async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
         stage.admin.apply(secret(namespace, &kubeconfig)).await.unwrap();
         let ask = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": number.to_string() } } });
         stage.admin.patch(KUSTOMIZATION, (namespace, "app"), ask).await.unwrap();
-        let told = stage
-            .until(KUSTOMIZATION, (namespace, "app"), |object| {
+        let kustomization = stage
+            .wait_for(KUSTOMIZATION, (namespace, "app"), |object| {
                 let ready = object.and_then(|object| condition(object, "Ready"));
                 ready.is_some_and(|ready| {
                     ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected)
@@ -316,7 +316,7 @@ async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
             })
             .await
             .unwrap();
-        let message = condition(&told, "Ready").unwrap()["message"]
+        let message = condition(&kustomization, "Ready").unwrap()["message"]
             .as_str()
             .unwrap()
             .to_owned();
@@ -324,9 +324,9 @@ async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
         is_nowhere(&stage, namespace, &["canary-of"]).await;
         let value = (number + 1).to_string();
         let applied = commit(&neighbour, &[("a.yaml", &config_map("a", &value))]).await;
-        stage.applied((near, "near"), &applied).await;
+        stage.wait_for_commit((near, "near"), &applied).await;
     }
     let nobody = tokio::time::timeout(std::time::Duration::ZERO, canary.accept()).await;
     assert!(nobody.is_err(), "a redirect was followed");
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -112,13 +112,13 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     ];
     for (data, expected) in attacks {
         stage.admin.apply(config(namespace, &data)).await.unwrap();
-        let is_told = |object: Option<&Value>| {
+        let is_reported = |object: Option<&Value>| {
             let ready = object.and_then(|object| condition(object, "Ready"));
             ready.is_some_and(|ready| {
                 ready["status"] == "False" && ready["message"].as_str().unwrap().contains(expected)
             })
         };
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        stage.wait_for(KUSTOMIZATION, (namespace, "app"), is_reported).await;
         assert_eq!(front.take_shown(), [""; 0], "{expected}: a token went out");
     }
 
@@ -142,7 +142,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
         );
     }
     let second = commit(&repository, &[("a.yaml", &in_shop("a", "2"))]).await;
-    stage.applied((namespace, "app"), &second).await;
+    stage.wait_for_commit((namespace, "app"), &second).await;
     until_there(&there, "a", has_value("2")).await;
     is_nowhere(&stage, namespace, &[&shown[0]]).await;
 
@@ -158,14 +158,14 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
             ready["status"] == "False" && message.contains(&format!("system:serviceaccount:{near}:deployer"))
         })
     };
-    stage.until(KUSTOMIZATION, (near, "app"), is_forbidden).await;
+    stage.wait_for(KUSTOMIZATION, (near, "app"), is_forbidden).await;
 
     // Its applied objects are deleted with it.
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
     allow_deletion(&stage, (namespace, "app")).await;
     stage
-        .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
         .await;
     until_there(&there, "a", |object| object.is_none()).await;
-    stage.end().await;
+    stage.shut_down().await;
 }

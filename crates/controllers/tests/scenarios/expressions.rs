@@ -6,7 +6,7 @@ use tenure_testkit::{SOON, eventually};
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map};
 
 /// Waits for an event with this text.
-async fn told(stage: &Stage, namespace: &str, reason: &str, words: &str) {
+async fn wait_for_event(stage: &Stage, namespace: &str, reason: &str, words: &str) {
     let looked = eventually(SOON, || async {
         let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
         let says =
@@ -44,14 +44,14 @@ async fn a_kind_is_healthy_when_its_expressions_say_so() {
         )
         .await;
     stage
-        .until(KUSTOMIZATION, target, |object| {
+        .wait_for(KUSTOMIZATION, target, |object| {
             let healthy = object.and_then(|object| condition(object, "Healthy"));
             healthy.is_some_and(|healthy| healthy["status"] == "Unknown")
         })
         .await;
     write(&stage, "worker", ("expressions-a", "a"), json!({ "phase": "ready" })).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    let ready = stage.applied(target, &first).await;
+    let ready = stage.wait_for_commit(target, &first).await;
     assert_eq!(condition(&ready, "Healthy").unwrap()["status"], "True");
 
     write(&stage, "worker", ("expressions-a", "a"), json!({ "phase": "broken" })).await;
@@ -77,7 +77,7 @@ async fn a_kind_is_healthy_when_its_expressions_say_so() {
         message.starts_with("spec.healthCheckExprs[0].current: ERROR: <input>:1:6:"),
         "{message}"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -91,16 +91,16 @@ async fn a_newer_revision_ends_the_wait_for_health_of_an_older_one() {
     let spec = json!({ "wait": true, "timeout": "10m", "healthCheckExprs": checks });
     stage.kustomization("expressions-b", "app", "app", spec).await;
     stage
-        .until(KUSTOMIZATION, target, |object| {
+        .wait_for(KUSTOMIZATION, target, |object| {
             let healthy = object.and_then(|object| condition(object, "Healthy"));
             healthy.is_some_and(|healthy| healthy["status"] == "Unknown")
         })
         .await;
     let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
-    stage.applied(target, &second).await;
+    stage.wait_for_commit(target, &second).await;
     let words = "Health checks canceled due to new reconciliation triggered by GitRepository/expressions-b/app";
-    told(&stage, "expressions-b", "HealthCheckCanceled", words).await;
-    stage.end().await;
+    wait_for_event(&stage, "expressions-b", "HealthCheckCanceled", words).await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,12 +136,12 @@ async fn a_dependency_is_ready_when_an_expression_says_so() {
         )
         .await
         .unwrap();
-    stage.applied(("expressions-c", "two"), &first).await;
-    stage.end().await;
+    stage.wait_for_commit(("expressions-c", "two"), &first).await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_who_wait_for_each_other_are_told_the_way_around() {
+async fn circular_dependencies_are_reported_with_their_path() {
     let stage = Stage::set("expressions-d").await;
     let names = ["a", "b", "c"];
     let files = names.map(|name| (format!("{name}/m.yaml"), config_map(name, "1")));
@@ -159,7 +159,7 @@ async fn those_who_wait_for_each_other_are_told_the_way_around() {
     ] {
         let words = format!("dependsOn forms a cycle: {way};");
         stage
-            .until(KUSTOMIZATION, ("expressions-d", name), |object| {
+            .wait_for(KUSTOMIZATION, ("expressions-d", name), |object| {
                 let ready = object.and_then(|object| condition(object, "Ready"));
                 ready.is_some_and(|ready| {
                     ready["reason"] == "DependencyNotReady" && ready["message"].as_str().unwrap().contains(&words)
@@ -171,9 +171,9 @@ async fn those_who_wait_for_each_other_are_told_the_way_around() {
         .kustomization("expressions-d", "c", "app", json!({ "path": "./c", "dependsOn": [] }))
         .await;
     for name in names {
-        stage.applied(("expressions-d", name), &first).await;
+        stage.wait_for_commit(("expressions-d", name), &first).await;
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -193,25 +193,27 @@ async fn fields_that_are_left_to_others_stay_as_they_are() {
         .kustomization("expressions-e", "app", "app", json!({ "ignore": ignore }))
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(app, &first).await;
+    stage.wait_for_commit(app, &first).await;
     let data = |object: Option<&Value>, value: &str, other: &str| {
         object.is_some_and(|object| object["data"] == json!({ "value": value, "other": other }))
     };
-    stage.until(CONFIG_MAP, map, |object| data(object, "git", "git")).await;
+    stage
+        .wait_for(CONFIG_MAP, map, |object| data(object, "git", "git"))
+        .await;
 
     // A hand edit: ignored fields stay, and the other fields are reverted.
     let patch = json!({ "data": { "value": "by hand", "other": "by hand" } });
     stage.admin.patch(CONFIG_MAP, map, patch).await.unwrap();
     stage
-        .until(CONFIG_MAP, map, |object| data(object, "by hand", "git"))
+        .wait_for(CONFIG_MAP, map, |object| data(object, "by hand", "git"))
         .await;
 
     // Another applier's write: ignored fields are left out of the apply.
     write(&stage, "another", map, json!({ "value": "another's" })).await;
     let second = commit(&repository, &[("a.yaml", &file("new", "new"))]).await;
-    stage.applied(app, &second).await;
+    stage.wait_for_commit(app, &second).await;
     let object = stage
-        .until(CONFIG_MAP, map, |object| data(object, "another's", "new"))
+        .wait_for(CONFIG_MAP, map, |object| data(object, "another's", "new"))
         .await
         .unwrap();
     let owns = |manager: &str| {
@@ -224,6 +226,8 @@ async fn fields_that_are_left_to_others_stay_as_they_are() {
     stage
         .kustomization("expressions-e", "app", "app", json!({ "ignore": [] }))
         .await;
-    stage.until(CONFIG_MAP, map, |object| data(object, "new", "new")).await;
-    stage.end().await;
+    stage
+        .wait_for(CONFIG_MAP, map, |object| data(object, "new", "new"))
+        .await;
+    stage.shut_down().await;
 }

@@ -18,7 +18,7 @@ async fn nobody_acts_for_a_service_account_that_is_missing() {
         .await;
     assert!(message.contains("system:serviceaccount:failing-a:nobody"), "{message}");
     assert!(stage.get(CONFIG_MAP, ("failing-a", "a")).await.is_none());
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,7 +35,7 @@ async fn what_is_forbidden_is_named() {
         .await;
     assert!(message.contains("system:serviceaccount:failing-b:default"), "{message}");
     assert!(stage.get(CONFIG_MAP, ("failing-b-other", "a")).await.is_none());
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -54,7 +54,7 @@ async fn a_branch_that_is_not_there_is_named() {
         .ready(GIT_REPOSITORY, ("failing-c", "app"), "False", "GitOperationFailed")
         .await;
     assert!(message.contains("mian") && message.contains("main"), "{message}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,13 +70,13 @@ async fn a_kind_that_is_unknown_does_not_stop_the_others() {
         .await;
     stage.kustomization("failing-d", "app", "app", json!({})).await;
     stage
-        .until(CONFIG_MAP, ("failing-d", "a"), |object| object.is_some())
+        .wait_for(CONFIG_MAP, ("failing-d", "a"), |object| object.is_some())
         .await;
     let message = stage
         .ready(KUSTOMIZATION, ("failing-d", "app"), "False", "UnknownKind")
         .await;
     assert!(message.contains("Nothing"), "{message}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,7 +101,7 @@ async fn a_build_that_fails_says_where() {
         .ready(KUSTOMIZATION, ("failing-e", "other"), "False", "BuildFailed")
         .await;
     assert!(message.contains("nowhere"), "{message}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +114,7 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
     let spec = json!({ "retryInterval": "10m" });
     stage.kustomization("failing-f", "app", "app", spec).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("failing-f", "app"), &first).await;
+    stage.wait_for_commit(("failing-f", "app"), &first).await;
     commit(&repository, &[("b.yaml", broken)]).await;
     let target = ("failing-f", "app");
     stage
@@ -133,7 +133,7 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
             .patch(GIT_REPOSITORY, ("failing-f", "other"), now)
             .await
             .unwrap();
-        stage.applied(("failing-f", "other"), &change).await;
+        stage.wait_for_commit(("failing-f", "other"), &change).await;
     }
     let after = stage.get(KUSTOMIZATION, target).await.unwrap();
     assert_eq!(
@@ -149,8 +149,8 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
 
     // After the fix it is applied immediately, not after ten minutes.
     let mended = commit(&repository, &[("b.yaml", &config_map("a", "80"))]).await;
-    stage.applied(target, &mended).await;
-    stage.end().await;
+    stage.wait_for_commit(target, &mended).await;
+    stage.shut_down().await;
 }
 
 /// A file in Git LFS is not in the repository, and this repository keeps it from being fetched. That matters only where a build reads it.
@@ -176,6 +176,6 @@ async fn a_pointer_of_git_lfs_is_not_applied_as_the_content() {
     assert!(message.contains("dashboard.json is a pointer of Git LFS"), "{message}");
     assert!(stage.get(CONFIG_MAP, ("failing-lfs", "d")).await.is_none());
     let whole = commit(&repository, &[("dashboard.json", "{}")]).await;
-    stage.applied(("failing-lfs", "app"), &whole).await;
-    stage.end().await;
+    stage.wait_for_commit(("failing-lfs", "app"), &whole).await;
+    stage.shut_down().await;
 }

@@ -126,13 +126,13 @@ impl Faults {
     }
 
     /// Ends all faults.
-    pub(crate) fn end(&self) {
+    pub(crate) fn clear(&self) {
         let mut order = lock(&self.0);
         order.named.clear();
         order.one_in = 0;
     }
 
-    fn of(&self, request: &Request<Body>) -> Option<Fault> {
+    fn choose_fault(&self, request: &Request<Body>) -> Option<Fault> {
         let mut order = lock(&self.0);
         let asked = format!("{} {}", request.method(), request.uri().path());
         *order.asked.entry(asked).or_default() += 1;
@@ -273,7 +273,7 @@ impl Life {
         last.then_some(kill.after_effect)
     }
 
-    fn end(&self) {
+    fn mark_dead(&self) {
         lock(&self.0.0).dead = true;
         self.0.1.notify_waiters();
     }
@@ -316,10 +316,10 @@ impl Service<Request<Body>> for Faulty {
                 if has_effect {
                     let _nobody_reads_it = server.send(request).await;
                 }
-                life.end();
+                life.mark_dead();
                 return std::future::pending().await;
             }
-            match faults.of(&request) {
+            match faults.choose_fault(&request) {
                 None => {
                     reductions
                         .pass(request, move |request| async move { Ok(server.send(request).await?) })

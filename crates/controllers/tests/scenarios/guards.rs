@@ -23,7 +23,7 @@ async fn a_large_prune_waits_for_its_digest() {
         .await;
     stage.kustomization("guards-a", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("guards-a", "app"), &first).await;
+    stage.wait_for_commit(("guards-a", "app"), &first).await;
     let second = commit(&repository, &[("a.yaml", &config_map("m0", "2"))]).await;
     let message = stage
         .ready(KUSTOMIZATION, ("guards-a", "app"), "False", "DeletionGuarded")
@@ -34,13 +34,13 @@ async fn a_large_prune_waits_for_its_digest() {
         assert!(stage.get(CONFIG_MAP, ("guards-a", &name)).await.is_some(), "{name}");
     }
     allow_deletion(&stage, ("guards-a", "app")).await;
-    stage.applied(("guards-a", "app"), &second).await;
+    stage.wait_for_commit(("guards-a", "app"), &second).await;
     assert!(stage.get(CONFIG_MAP, ("guards-a", "m0")).await.is_some());
     for n in 1..12 {
         let name = format!("m{n}");
         assert!(stage.get(CONFIG_MAP, ("guards-a", &name)).await.is_none(), "{name}");
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -58,7 +58,7 @@ async fn force_recreates_for_immutable_fields_and_for_nothing_else() {
         .kustomization("guards-b", "app", "app", json!({ "force": true }))
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("guards-b", "app"), &first).await;
+    stage.wait_for_commit(("guards-b", "app"), &first).await;
     let kind = ("batch/v1", "Job");
     let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
     let before = uid(&stage.get(kind, ("guards-b", "once")).await.unwrap());
@@ -72,14 +72,14 @@ async fn force_recreates_for_immutable_fields_and_for_nothing_else() {
     assert_eq!(uid(&stage.get(kind, ("guards-b", "once")).await.unwrap()), before);
 
     let third = commit(&repository, &[("a.yaml", &job("example.com/a:2", "1"))]).await;
-    stage.applied(("guards-b", "app"), &third).await;
+    stage.wait_for_commit(("guards-b", "app"), &third).await;
     let after = stage.get(kind, ("guards-b", "once")).await.unwrap();
     assert_ne!(uid(&after), before);
     assert_eq!(
         after["spec"]["template"]["spec"]["containers"][0]["image"],
         "example.com/a:2"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,13 +113,13 @@ async fn an_object_applied_in_a_version_that_is_gone_is_still_pruned() {
         .await;
     stage.kustomization("guards-c", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("guards-c", "app"), &first).await;
+    stage.wait_for_commit(("guards-c", "app"), &first).await;
     let new = ("example.com/v2", "Cart");
     assert!(stage.get(new, ("guards-c", "c")).await.is_some());
 
     stage.admin.apply(definition(false)).await.unwrap();
     let second = commit(&repository, &[("c.yaml", &config_map("b", "1"))]).await;
-    stage.applied(("guards-c", "app"), &second).await;
+    stage.wait_for_commit(("guards-c", "app"), &second).await;
     assert!(stage.get(new, ("guards-c", "c")).await.is_none(), "it was forgotten");
     stage
         .admin
@@ -129,7 +129,7 @@ async fn an_object_applied_in_a_version_that_is_gone_is_still_pruned() {
         )
         .await
         .unwrap();
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,7 +152,7 @@ async fn what_existed_before_stays_and_a_claim_is_asked_about_when_the_kustomiza
     let repository = stage.repository(namespace, "app", &[("a.yaml", &files)]).await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    let applied = stage.applied((namespace, "app"), &first).await;
+    let applied = stage.wait_for_commit((namespace, "app"), &first).await;
     let entries = applied["status"]["inventory"]["entries"].as_array().unwrap();
     let adopted = entries.iter().filter(|entry| entry["adopted"] == true);
     let adopted: Vec<&str> = adopted.filter_map(|entry| entry["id"].as_str()).collect();
@@ -165,13 +165,15 @@ async fn what_existed_before_stays_and_a_claim_is_asked_about_when_the_kustomiza
         "{message}"
     );
     stage
-        .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
         .await;
-    stage.until(kind, (namespace, "own"), |object| object.is_none()).await;
+    stage
+        .wait_for(kind, (namespace, "own"), |object| object.is_none())
+        .await;
     assert!(stage.get(CONFIG_MAP, (namespace, "a")).await.is_none());
     let kept = stage.get(kind, (namespace, "before")).await.unwrap();
     assert!(kept["metadata"].get("deletionTimestamp").is_none());
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// An operator's object owns the claims with its data, and Kubernetes deletes them with it.
@@ -213,7 +215,7 @@ async fn what_owns_a_claim_through_another_object_is_asked_about() {
     let repository = stage.repository(namespace, "app", &[("a.yaml", &all)]).await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     let full = stage.get(store, (namespace, "full")).await.unwrap();
     let owned = |kind: &str, name: &str, owner: &Value, spec: Value| {
         json!({
@@ -240,9 +242,11 @@ async fn what_owns_a_claim_through_another_object_is_asked_about() {
         message.contains("Store/guards-owners/full (owns PersistentVolumeClaims)") && !message.contains("/empty"),
         "{message}"
     );
-    stage.applied((namespace, "app"), &second).await;
+    stage.wait_for_commit((namespace, "app"), &second).await;
     for name in ["full", "empty"] {
-        stage.until(store, (namespace, name), |object| object.is_none()).await;
+        stage
+            .wait_for(store, (namespace, name), |object| object.is_none())
+            .await;
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

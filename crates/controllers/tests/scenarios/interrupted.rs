@@ -16,7 +16,7 @@ fn names(object: Option<&Value>) -> bool {
 async fn nothing_is_created_before_the_inventory_is_stored() {
     let stage = Stage::set("interrupted-a").await;
     if !stage.is_embedded() {
-        return stage.end().await;
+        return stage.shut_down().await;
     }
     let repository = stage
         .repository("interrupted-a", "app", &[("a.yaml", &config_map("a", "1"))])
@@ -30,16 +30,16 @@ async fn nothing_is_created_before_the_inventory_is_stored() {
         });
         failed.await.unwrap();
         assert!(stage.get(CONFIG_MAP, ("interrupted-a", "a")).await.is_none());
-        stage.faults.end();
+        stage.faults.clear();
     }
     // A lost answer, although the status was stored: the apply follows once that is known.
     stage.faults.lose_answers(Method::PATCH, STATUS, 500);
     stage
-        .until(CONFIG_MAP, ("interrupted-a", "a"), |object| object.is_some())
+        .wait_for(CONFIG_MAP, ("interrupted-a", "a"), |object| object.is_some())
         .await;
     assert!(names(stage.get(KUSTOMIZATION, ("interrupted-a", "app")).await.as_ref()));
-    stage.faults.end();
+    stage.faults.clear();
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("interrupted-a", "app"), &first).await;
-    stage.end().await;
+    stage.wait_for_commit(("interrupted-a", "app"), &first).await;
+    stage.shut_down().await;
 }

@@ -41,7 +41,7 @@ async fn the_content_of_a_large_file_is_applied() {
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let first = commit_large(&repository, "{\"first\": 1}").await;
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     assert_eq!(applied_dashboard(&stage, namespace).await, "{\"first\": 1}");
 
     // A failed fetch leaves the last artifact in place, and the condition names the remedy.
@@ -92,7 +92,7 @@ async fn the_content_of_a_large_file_is_applied() {
         stage.git.serve_large_files(options);
         commit_large(&repository, "{\"second\": 2}").await;
         let source = stage
-            .until(GIT_REPOSITORY, (namespace, "app"), |source| {
+            .wait_for(GIT_REPOSITORY, (namespace, "app"), |source| {
                 let ready = source.and_then(|source| condition(source, "Ready"));
                 let message = ready.and_then(|ready| ready["message"].as_str()).unwrap_or_default();
                 message.contains(expected)
@@ -113,9 +113,9 @@ async fn the_content_of_a_large_file_is_applied() {
     }
     stage.git.serve_large_files(LargeFileOptions::default());
     let second = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((namespace, "app"), &second).await;
+    stage.wait_for_commit((namespace, "app"), &second).await;
     assert_eq!(applied_dashboard(&stage, namespace).await, "{\"second\": 2}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,7 +141,7 @@ async fn a_large_file_of_a_private_repository_leaves_the_password_at_home() {
         stage.admin.apply(object).await.unwrap();
     }
     stage.kustomization(namespace, "app", "app", json!({})).await;
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     assert_eq!(applied_dashboard(&stage, namespace).await, "{\"first\": 1}");
     let at_home = stage.private.large_file_requests();
     assert!(
@@ -162,14 +162,14 @@ async fn a_large_file_of_a_private_repository_leaves_the_password_at_home() {
     stage.private.serve_large_files(elsewhere);
     storage.store_large_file(b"{\"second\": 2}").unwrap();
     let second = commit_large(&repository, "{\"second\": 2}").await;
-    stage.applied((namespace, "app"), &second).await;
+    stage.wait_for_commit((namespace, "app"), &second).await;
     assert_eq!(applied_dashboard(&stage, namespace).await, "{\"second\": 2}");
     let away = stage.git.large_file_requests();
     assert!(
         !away.is_empty() && away.iter().all(|request| request.authorization.is_none()),
         "{away:?}"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -196,14 +196,14 @@ async fn a_server_of_large_files_is_asked_no_earlier_than_it_wants() {
     for round in 0..5 {
         let value = crate::stage::config_map("other", &round.to_string());
         let change = commit(&other, &[("a.yaml", &value)]).await;
-        stage.applied((namespace, "other"), &change).await;
+        stage.wait_for_commit((namespace, "other"), &change).await;
     }
     assert_eq!(stage.git.large_file_requests().len(), 1);
     stage.git.serve_large_files(LargeFileOptions::default());
     request(&stage.admin, namespace, "now").await;
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     assert_eq!(applied_dashboard(&stage, namespace).await, "{}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -237,7 +237,7 @@ async fn larger_files_than_a_tenant_may_have_are_not_requested() {
     );
     commit(&repository, &[("film0.json", &pointer(65 << 20))]).await;
     stage
-        .until(GIT_REPOSITORY, (namespace, "app"), |source| {
+        .wait_for(GIT_REPOSITORY, (namespace, "app"), |source| {
             let ready = source.and_then(|source| condition(source, "Ready"));
             ready.is_some_and(|ready| {
                 ready["message"]
@@ -258,5 +258,5 @@ async fn larger_files_than_a_tenant_may_have_are_not_requested() {
     stage
         .ready(GIT_REPOSITORY, (namespace, "app"), "True", "Succeeded")
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }

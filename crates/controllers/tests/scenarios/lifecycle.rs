@@ -21,9 +21,9 @@ async fn health_is_waited_for() {
         .kustomization("lifecycle-a", "app", "app", json!({ "wait": true }))
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    let applied = stage.applied(("lifecycle-a", "app"), &first).await;
+    let applied = stage.wait_for_commit(("lifecycle-a", "app"), &first).await;
     assert_eq!(crate::stage::condition(&applied, "Healthy").unwrap()["status"], "True");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,7 +35,7 @@ async fn an_immutable_field_needs_force() {
         .await;
     stage.kustomization("lifecycle-b", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("lifecycle-b", "app"), &first).await;
+    stage.wait_for_commit(("lifecycle-b", "app"), &first).await;
     let second = commit(&repository, &[("a.yaml", &immutable("2"))]).await;
     let message = stage
         .ready(KUSTOMIZATION, ("lifecycle-b", "app"), "False", "ReconciliationFailed")
@@ -48,12 +48,12 @@ async fn an_immutable_field_needs_force() {
     stage
         .kustomization("lifecycle-b", "app", "app", json!({ "force": true }))
         .await;
-    stage.applied(("lifecycle-b", "app"), &second).await;
+    stage.wait_for_commit(("lifecycle-b", "app"), &second).await;
     assert_eq!(
         stage.get(CONFIG_MAP, ("lifecycle-b", "a")).await.unwrap()["data"]["value"],
         "2"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,7 +69,7 @@ async fn suspended_is_left_alone_and_orphaned_stays() {
         .kustomization("lifecycle-c", "witness", "app", json!({ "path": "./witness" }))
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("lifecycle-c", "app"), &first).await;
+    stage.wait_for_commit(("lifecycle-c", "app"), &first).await;
     stage
         .kustomization(
             "lifecycle-c",
@@ -84,7 +84,7 @@ async fn suspended_is_left_alone_and_orphaned_stays() {
     ];
     let changed: Vec<(&str, &str)> = changed.iter().map(|(path, text)| (*path, text.as_str())).collect();
     let second = commit(&repository, &changed).await;
-    stage.applied(("lifecycle-c", "witness"), &second).await;
+    stage.wait_for_commit(("lifecycle-c", "witness"), &second).await;
     assert_eq!(
         stage.get(CONFIG_MAP, ("lifecycle-c", "a")).await.unwrap()["data"]["value"],
         "1"
@@ -97,16 +97,16 @@ async fn suspended_is_left_alone_and_orphaned_stays() {
             json!({ "path": "./app", "suspend": false, "deletionPolicy": "Orphan" }),
         )
         .await;
-    stage.applied(("lifecycle-c", "app"), &second).await;
+    stage.wait_for_commit(("lifecycle-c", "app"), &second).await;
     stage.admin.delete(KUSTOMIZATION, ("lifecycle-c", "app")).await.unwrap();
     stage
-        .until(KUSTOMIZATION, ("lifecycle-c", "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, ("lifecycle-c", "app"), |object| object.is_none())
         .await;
     assert_eq!(
         stage.get(CONFIG_MAP, ("lifecycle-c", "a")).await.unwrap()["data"]["value"],
         "2"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +114,7 @@ async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
     let namespace = "lifecycle-h";
     let stage = Stage::set(namespace).await;
     let prefix = "kustomize.toolkit.fluxcd.io";
-    let said = [
+    let policies = [
         ("once", Some(("ssa", "IfNotPresent"))),
         ("kept", Some(("prune", "disabled"))),
         ("plain", None),
@@ -129,8 +129,8 @@ async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
         stage.admin.apply(object).await.unwrap();
     }
     let write = |value: &str| {
-        let known = said.iter().map(|(name, said)| {
-            let annotations = said.map(|(key, value)| format!("  annotations:\n    {prefix}/{key}: {value}\n"));
+        let known = policies.iter().map(|(name, policy)| {
+            let annotations = policy.map(|(key, value)| format!("  annotations:\n    {prefix}/{key}: {value}\n"));
             let metadata = format!("metadata:\n  name: {name}\n{}", annotations.unwrap_or_default());
             format!("apiVersion: v1\nkind: ConfigMap\n{metadata}data:\n  value: \"{value}\"\n")
         });
@@ -149,32 +149,32 @@ async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
     let repository = stage.repository(namespace, "app", &[("all.yaml", &write("1"))]).await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     assert_eq!(values().await, some(["1", "1", "1", "by hand", "by hand"]));
 
     let second = commit(&repository, &[("all.yaml", &write("2"))]).await;
-    stage.applied((namespace, "app"), &second).await;
+    stage.wait_for_commit((namespace, "app"), &second).await;
     assert_eq!(values().await, some(["2", "1", "2", "by hand", "by hand"]));
 
     let third = commit(&repository, &[("all.yaml", &config_map("plain", "2"))]).await;
-    stage.applied((namespace, "app"), &third).await;
+    stage.wait_for_commit((namespace, "app"), &third).await;
     stage
-        .until(CONFIG_MAP, (namespace, "once"), |object| object.is_none())
+        .wait_for(CONFIG_MAP, (namespace, "once"), |object| object.is_none())
         .await;
     let [plain, _, kept, ignored, paused] = ["2", "", "2", "by hand", "by hand"].map(|value| Some(value.to_owned()));
     assert_eq!(values().await, [plain, None, kept, ignored, paused]);
     // They also stay when the Kustomization is deleted.
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
     stage
-        .until(CONFIG_MAP, (namespace, "plain"), |object| object.is_none())
+        .wait_for(CONFIG_MAP, (namespace, "plain"), |object| object.is_none())
         .await;
     stage
-        .until(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, (namespace, "app"), |object| object.is_none())
         .await;
     for name in ["kept", "ignored", "paused"] {
         assert!(stage.get(CONFIG_MAP, (namespace, name)).await.is_some(), "{name}");
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -200,7 +200,7 @@ async fn a_definition_and_its_object_come_from_one_repository() {
         .await;
     stage.kustomization("lifecycle-d", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("lifecycle-d", "app"), &first).await;
+    stage.wait_for_commit(("lifecycle-d", "app"), &first).await;
     let found = stage
         .get(("example.com/v1", "Widget"), ("lifecycle-d", "a"))
         .await
@@ -209,9 +209,9 @@ async fn a_definition_and_its_object_come_from_one_repository() {
     stage.admin.delete(KUSTOMIZATION, ("lifecycle-d", "app")).await.unwrap();
     allow_deletion(&stage, ("lifecycle-d", "app")).await;
     stage
-        .until(KUSTOMIZATION, ("lifecycle-d", "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, ("lifecycle-d", "app"), |object| object.is_none())
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -259,7 +259,7 @@ async fn credentials_are_read_as_the_identity() {
         .await;
     assert!(message.contains("secrets \"git\" is forbidden"), "{message}");
     assert!(!message.contains("sesame"), "{message}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -270,7 +270,7 @@ async fn events_say_what_was_done() {
         .await;
     stage.kustomization("lifecycle-f", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("lifecycle-f", "app"), &first).await;
+    stage.wait_for_commit(("lifecycle-f", "app"), &first).await;
     let about = |events: &[serde_json::Value], kind: &str, text: &str| {
         events.iter().any(|event| {
             event["involvedObject"]["kind"] == kind
@@ -312,7 +312,7 @@ async fn events_say_what_was_done() {
         }
     });
     found.await.unwrap();
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -336,7 +336,7 @@ async fn a_kustomization_whose_identity_is_gone_can_be_deleted() {
         .kustomization("lifecycle-g", "app", "app", json!({ "serviceAccountName": "passing" }))
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("lifecycle-g", "app"), &first).await;
+    stage.wait_for_commit(("lifecycle-g", "app"), &first).await;
     stage
         .admin
         .delete(("v1", "ServiceAccount"), ("lifecycle-g", "passing"))
@@ -344,7 +344,7 @@ async fn a_kustomization_whose_identity_is_gone_can_be_deleted() {
         .unwrap();
     stage.admin.delete(KUSTOMIZATION, ("lifecycle-g", "app")).await.unwrap();
     stage
-        .until(KUSTOMIZATION, ("lifecycle-g", "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, ("lifecycle-g", "app"), |object| object.is_none())
         .await;
     // Another API server may accept the token for some more seconds.
     if stage.is_embedded() {
@@ -353,5 +353,5 @@ async fn a_kustomization_whose_identity_is_gone_can_be_deleted() {
             "nobody may delete it"
         );
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

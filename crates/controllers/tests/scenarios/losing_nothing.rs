@@ -38,7 +38,7 @@ struct Story {
 }
 
 impl Story {
-    async fn begin(namespace: &'static str) -> Self {
+    async fn set_up(namespace: &'static str) -> Self {
         let stage = Stage::set_failing(namespace).await;
         let repository = stage
             .repository(namespace, "app", &[("a0.yaml", &config_map("a0", "0"))])
@@ -47,7 +47,7 @@ impl Story {
         stage
             .kustomization(namespace, "app", "app", json!({ "wait": true }))
             .await;
-        stage.applied((namespace, "app"), &first).await;
+        stage.wait_for_commit((namespace, "app"), &first).await;
         Self {
             stage,
             namespace,
@@ -57,7 +57,7 @@ impl Story {
     }
 
     /// Returns the names that the last commit declares.
-    fn declared(&self) -> BTreeSet<String> {
+    fn list_declared(&self) -> BTreeSet<String> {
         (0..3)
             .map(|step| format!("a{}", (self.commits + step) % NAMES))
             .collect()
@@ -66,7 +66,7 @@ impl Story {
     /// Commits a change with one new, one removed and two changed objects, and asks the source to fetch now.
     async fn commit(&mut self) -> String {
         self.commits += 1;
-        let declared = self.declared();
+        let declared = self.list_declared();
         let changes = (0..NAMES).map(|number| {
             let name = format!("a{number}");
             let content = if declared.contains(&name) {
@@ -123,12 +123,14 @@ impl Story {
     async fn delete(&self, when: &str) {
         let target = (self.namespace, "app");
         self.stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
-        self.stage.until(KUSTOMIZATION, target, |object| object.is_none()).await;
-        assert_eq!(self.applied().await, BTreeSet::new(), "{when}");
+        self.stage
+            .wait_for(KUSTOMIZATION, target, |object| object.is_none())
+            .await;
+        assert_eq!(self.list_applied().await, BTreeSet::new(), "{when}");
     }
 
     /// Returns the existing objects that the Kustomization has applied.
-    async fn applied(&self) -> BTreeSet<String> {
+    async fn list_applied(&self) -> BTreeSet<String> {
         let objects = self.stage.admin.list(CONFIG_MAP, self.namespace).await.unwrap();
         let own = |object: &&Value| object["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] == "app";
         objects
@@ -148,7 +150,7 @@ impl Story {
 
     /// Checks that every applied object is in the inventory. The inventory is read last: it may only have grown.
     async fn check_that_nothing_is_lost(&self, when: &str) {
-        let applied = self.applied().await;
+        let applied = self.list_applied().await;
         let inventory = self.inventory().await;
         let lost: Vec<_> = applied.difference(&inventory).collect();
         assert!(
@@ -159,7 +161,7 @@ impl Story {
 
     /// Checks that the cluster and the inventory have exactly the objects of the last commit.
     async fn check_the_end(&self, commit: &str, when: &str) {
-        let declared = self.declared();
+        let declared = self.list_declared();
         let came = eventually(PATIENCE, || async {
             let found = self.stage.get(KUSTOMIZATION, (self.namespace, "app")).await.unwrap();
             let revision = found["status"]["lastAppliedRevision"].as_str().unwrap_or_default();
@@ -175,7 +177,7 @@ impl Story {
         }
         // An object with an unconfirmed deletion stays in the inventory for a moment longer, or for a pause after a failure.
         let came = eventually(PATIENCE, || async {
-            let (applied, inventory) = (self.applied().await, self.inventory().await);
+            let (applied, inventory) = (self.list_applied().await, self.inventory().await);
             if applied == declared && inventory == declared {
                 Ok(())
             } else {
@@ -192,7 +194,7 @@ impl Story {
 /// no more requests, this starts again from the beginning. In CI at every fifth request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_at_any_request_loses_nothing() {
-    let mut story = Story::begin("losing-a").await;
+    let mut story = Story::set_up("losing-a").await;
     let (mut at, mut after_effect, mut rounds) = (1, false, 0);
     let (kills, stride) = (choose_length(KILLS.0, KILLS.1), choose_length(STRIDE, 1));
     for number in 0..kills {
@@ -205,7 +207,7 @@ async fn a_process_that_dies_at_any_request_loses_nothing() {
         }
     }
     assert!(rounds > 0, "{kills} kills did not come to the end of one reconcile");
-    story.stage.end().await;
+    story.stage.shut_down().await;
 }
 
 /// Both at once: the process is killed at each request, and one in sixteen of the other requests fails, also after the kill. A quarter of the kills
@@ -228,7 +230,7 @@ async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
     let kills: usize = parts.iter().map(Vec::len).sum();
     let stories = parts.into_iter().zip(FAILING).enumerate();
     let stories = stories.map(|(turn, (kills, namespace))| async move {
-        let mut story = Story::begin(namespace).await;
+        let mut story = Story::set_up(namespace).await;
         story.stage.faults.break_one_in(ONE_IN, 20_261_122 + turn as u64);
         let mut deaths = 0;
         for kill in kills {
@@ -237,7 +239,7 @@ async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
         }
         story.delete("in the end").await;
         let dealt = story.stage.faults.dealt();
-        story.stage.end().await;
+        story.stage.shut_down().await;
         (deaths, dealt)
     });
     let (deaths, dealt): (Vec<usize>, Vec<_>) = futures::future::join_all(stories).await.into_iter().unzip();
@@ -255,14 +257,14 @@ async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
 /// Also while the Kustomization is deleted: its applied objects are removed, however often the process is killed meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_while_it_deletes_loses_nothing() {
-    let mut story = Story::begin("losing-b").await;
+    let mut story = Story::set_up("losing-b").await;
     for at in (1..=PLACES).step_by(choose_length(STRIDE, 1)) {
         for after_effect in [false, true] {
             let when = format!("deletion, killed at request {at}, after its effect: {after_effect}");
             let target = (story.namespace, "app");
             story.stage.life().kill(Kill { at, after_effect });
             story.stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
-            let gone = story.stage.until(KUSTOMIZATION, target, |object| object.is_none());
+            let gone = story.stage.wait_for(KUSTOMIZATION, target, |object| object.is_none());
             let died = tokio::select! {
                 () = story.stage.life().until_dead() => true,
                 _ = gone => story.stage.life().spare().await,
@@ -272,9 +274,9 @@ async fn a_process_that_dies_while_it_deletes_loses_nothing() {
             }
             story
                 .stage
-                .until(KUSTOMIZATION, target, |object| object.is_none())
+                .wait_for(KUSTOMIZATION, target, |object| object.is_none())
                 .await;
-            assert_eq!(story.applied().await, BTreeSet::new(), "{when}");
+            assert_eq!(story.list_applied().await, BTreeSet::new(), "{when}");
             story
                 .stage
                 .kustomization(story.namespace, "app", "app", json!({ "wait": true }))
@@ -284,13 +286,13 @@ async fn a_process_that_dies_while_it_deletes_loses_nothing() {
             story.check_the_end(&commit, &when).await;
         }
     }
-    story.stage.end().await;
+    story.stage.shut_down().await;
 }
 
 /// One request in sixteen fails, until each of eight faults has occurred, and while everything is deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_fails_all_the_time_loses_nothing() {
-    let mut story = Story::begin("losing-c").await;
+    let mut story = Story::set_up("losing-c").await;
     story.stage.faults.break_one_in(ONE_IN, 20_261_122);
     for number in 0..FAILING_COMMITS.end {
         if number >= FAILING_COMMITS.start && story.stage.faults.dealt().len() == 8 {
@@ -303,7 +305,7 @@ async fn a_server_that_fails_all_the_time_loses_nothing() {
     story.delete("while the server fails").await;
     let dealt = story.stage.faults.dealt();
     assert_eq!(dealt.len(), 8, "not every fault was dealt: {dealt:?}");
-    story.stage.end().await;
+    story.stage.shut_down().await;
 }
 
 fn describe_kill(at: usize, after_effect: bool) -> String {

@@ -36,7 +36,7 @@ async fn a_surface_that_only_looks_says_what_it_would_do() {
     let patch = json!({ "spec": { "sources": wanted["spec"]["sources"] } });
     stage.admin.patch(SURFACE, ("looker", "apps"), patch).await.unwrap();
     stage
-        .until(KUSTOMIZATION, target, |object| {
+        .wait_for(KUSTOMIZATION, target, |object| {
             object.is_some_and(|object| {
                 object["metadata"]["annotations"]["tenure.dev/apply"]
                     == only_look["metadata"]["annotations"]["tenure.dev/apply"]
@@ -52,7 +52,7 @@ async fn a_surface_that_only_looks_says_what_it_would_do() {
     );
     let left = stage.get(CONFIG_MAP, ("looker", "a")).await.unwrap();
     assert_eq!(left["data"]["value"], "edited");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,7 +90,7 @@ async fn what_is_refused_holds_up_what_comes_after_and_not_its_neighbours() {
         &[("role.yaml", &reader.replace("name: reader", "name: too-much"))],
     )
     .await;
-    stage.applied(target, &mended).await;
+    stage.wait_for_commit(target, &mended).await;
     assert!(stage.get(CONFIG_MAP, ("parts", "a")).await.is_some());
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -31,7 +31,7 @@ async fn what_one_commit_moves_is_not_deleted() {
     stage.kustomization("owners-a", "last", "app", last).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
     for name in ["one", "two", "last"] {
-        stage.applied(("owners-a", name), &first).await;
+        stage.wait_for_commit(("owners-a", name), &first).await;
     }
     let mut uids = Vec::new();
     for name in ["x", "y", "z"] {
@@ -49,13 +49,13 @@ async fn what_one_commit_moves_is_not_deleted() {
     ];
     let second = repository.commit(changes, "moved").await.unwrap();
     for name in ["one", "two", "last"] {
-        stage.applied(("owners-a", name), &second).await;
+        stage.wait_for_commit(("owners-a", name), &second).await;
     }
     for ((name, by), uid) in [("x", "two"), ("y", "one"), ("z", "last")].into_iter().zip(uids) {
         let object = stage.get(CONFIG_MAP, ("owners-a", name)).await.unwrap();
         assert_eq!((owner(&object), &object["metadata"]["uid"]), (by, &uid), "{name}");
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -68,7 +68,7 @@ async fn a_renamed_kustomization_keeps_its_objects() {
     stage
         .kustomization("owners-c", "old", "app", json!({ "path": "./app" }))
         .await;
-    stage.applied(("owners-c", "old"), &first).await;
+    stage.wait_for_commit(("owners-c", "old"), &first).await;
     let uid = |object: Option<Value>| object.map(|object| object["metadata"]["uid"].clone());
     let x_before = uid(stage.get(CONFIG_MAP, ("owners-c", "x")).await);
 
@@ -83,14 +83,14 @@ async fn a_renamed_kustomization_keeps_its_objects() {
         .await;
     stage.admin.delete(KUSTOMIZATION, ("owners-c", "old")).await.unwrap();
     stage
-        .until(KUSTOMIZATION, ("owners-c", "old"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, ("owners-c", "old"), |object| object.is_none())
         .await;
-    stage.applied(("owners-c", "new"), &second).await;
+    stage.wait_for_commit(("owners-c", "new"), &second).await;
     let object = stage.get(CONFIG_MAP, ("owners-c", "x")).await;
     assert_eq!(object.as_ref().map(owner), Some("new"));
     assert_eq!(uid(object), x_before);
     assert_eq!(stage.get(CONFIG_MAP, ("owners-c", "y")).await, None);
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +114,7 @@ async fn what_two_want_stays_with_the_first() {
         .await;
     stage.kustomization("owners-b", "first", "app", json!({})).await;
     let commit = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("owners-b", "first"), &commit).await;
+    stage.wait_for_commit(("owners-b", "first"), &commit).await;
     let uid = stage.get(CONFIG_MAP, ("owners-b", "x")).await.unwrap()["metadata"]["uid"].clone();
 
     // Kustomizations of one namespace learn each other's names.
@@ -123,21 +123,21 @@ async fn what_two_want_stays_with_the_first() {
         .ready(KUSTOMIZATION, ("owners-b", "second"), "False", "OwnedByAnother")
         .await;
     assert!(message.contains("Kustomization owners-b/first"), "{message}");
-    let told = tenure_testkit::eventually(tenure_testkit::SOON, || async {
+    let reported = tenure_testkit::eventually(tenure_testkit::SOON, || async {
         let events = stage.admin.list(EVENT, "owners-b").await.unwrap();
-        let is_told = |event: &Value| {
+        let is_rival_reported = |event: &Value| {
             event["involvedObject"]["name"] == "first"
                 && event["message"]
                     .as_str()
                     .is_some_and(|message| message.contains("owners-b/second"))
         };
-        if events.iter().any(is_told) {
+        if events.iter().any(is_rival_reported) {
             Ok(())
         } else {
             Err(events)
         }
     });
-    told.await.unwrap();
+    reported.await.unwrap();
 
     // Those of other namespaces do not.
     let spec = json!({ "targetNamespace": "owners-b" });
@@ -153,7 +153,7 @@ async fn what_two_want_stays_with_the_first() {
     // A Kustomization that never had the object deletes nothing when it is deleted.
     for target in [("owners-b", "second"), ("owners-b-other", "third")] {
         stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
-        stage.until(KUSTOMIZATION, target, |object| object.is_none()).await;
+        stage.wait_for(KUSTOMIZATION, target, |object| object.is_none()).await;
     }
     let object = stage.get(CONFIG_MAP, ("owners-b", "x")).await.unwrap();
     assert_eq!((owner(&object), &object["metadata"]["uid"]), ("first", &uid));
@@ -166,11 +166,11 @@ async fn what_two_want_stays_with_the_first() {
     let labels = json!({ "metadata": { "labels": { "kustomize.toolkit.fluxcd.io/name": "idle" } } });
     stage.admin.patch(CONFIG_MAP, ("owners-b", "x"), labels).await.unwrap();
     stage
-        .until(CONFIG_MAP, ("owners-b", "x"), |object| {
+        .wait_for(CONFIG_MAP, ("owners-b", "x"), |object| {
             object.is_some_and(|object| owner(object) == "first")
         })
         .await;
     let first = stage.get(KUSTOMIZATION, ("owners-b", "first")).await.unwrap();
     assert!(condition(&first, "Ready").is_some());
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -32,8 +32,8 @@ async fn reconcile(stage: &Stage, name: &str, verbs: Value, packages: &[&str]) -
     ] {
         stage.admin.apply(object).await.unwrap();
     }
-    let is_told = |surface: Option<&Value>| surface.is_some_and(|surface| condition(surface, "Ready").is_some());
-    stage.until(SURFACE, (PLATFORM, name), is_told).await.unwrap()
+    let is_reported = |surface: Option<&Value>| surface.is_some_and(|surface| condition(surface, "Ready").is_some());
+    stage.wait_for(SURFACE, (PLATFORM, name), is_reported).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,48 +45,51 @@ async fn a_surface_that_may_write_packages_says_that_nothing_keeps_the_charts_fi
     });
     stage.admin.apply_as("helm-controller", package).await.unwrap();
     let writes = json!(["get", "list", "create", "update", "patch"]);
-    let told = |surface: &Value| {
+    let read_condition = |surface: &Value| {
         let found = condition(surface, "OwnershipNotEnforced");
         found.map(|found| format!("{} {}: {}", found["status"], found["reason"], found["message"]))
     };
     if stage.is_embedded() {
         let kept = reconcile(&stage, "ownership-kept", writes.clone(), &[]).await;
-        assert_eq!(told(&kept), None);
+        assert_eq!(read_condition(&kept), None);
         let named = ["cozystack.owned"];
         let kept = reconcile(&stage, "ownership-named-kept", writes.clone(), &named).await;
-        assert_eq!(told(&kept), None);
+        assert_eq!(read_condition(&kept), None);
         // An account that only gets a warning is not stopped, and the status says so.
         let mut all = writes.clone();
         all.as_array_mut().unwrap().push(json!("override"));
         let warned = reconcile(&stage, "ownership-warned", all, &[]).await;
-        let said = told(&warned).expect("a condition");
-        assert!(said.starts_with("\"True\" \"TrialAllowed\""), "{said}");
+        let ownership_condition = read_condition(&warned).expect("a condition");
+        assert!(
+            ownership_condition.starts_with("\"True\" \"TrialAllowed\""),
+            "{ownership_condition}"
+        );
         stage.send_guard_away();
     }
     let reads = reconcile(&stage, "ownership-reads", json!(["get", "list"]), &[]).await;
-    assert_eq!(told(&reads), None);
+    assert_eq!(read_condition(&reads), None);
     let free = reconcile(&stage, "ownership-free", writes.clone(), &[]).await;
-    let said = told(&free).expect("a condition");
+    let ownership_condition = read_condition(&free).expect("a condition");
     assert!(
-        said.starts_with("\"True\" \"TrialAllowed\"") && said.contains("cozystack.owned"),
-        "{said}"
+        ownership_condition.starts_with("\"True\" \"TrialAllowed\"") && ownership_condition.contains("cozystack.owned"),
+        "{ownership_condition}"
     );
     // An account that may write single Packages is tried with an existing one. An account with no existing one, or only the free one, takes nothing
     // from a chart.
     let named = ["cozystack.no-such", "cozystack.owned"];
     let free = reconcile(&stage, "ownership-named", json!(["patch", "get"]), &named).await;
-    let said = told(&free).expect("a condition");
+    let ownership_condition = read_condition(&free).expect("a condition");
     assert!(
-        said.starts_with("\"True\" \"TrialAllowed\"") && said.contains("cozystack.owned"),
-        "{said}"
+        ownership_condition.starts_with("\"True\" \"TrialAllowed\"") && ownership_condition.contains("cozystack.owned"),
+        "{ownership_condition}"
     );
     let none = ["cozystack.cozystack-platform", "cozystack.no-such"];
     let none = reconcile(&stage, "ownership-named-none", json!(["patch", "get"]), &none).await;
-    assert_eq!(told(&none), None);
+    assert_eq!(read_condition(&none), None);
     let stored = stage
         .get(("cozystack.io/v1alpha1", "Package"), ("", "cozystack.owned"))
         .await
         .unwrap();
     assert_eq!(stored["spec"]["variant"], "default");
-    stage.end().await;
+    stage.shut_down().await;
 }

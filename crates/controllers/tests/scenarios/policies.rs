@@ -42,15 +42,15 @@ const NO_RIGHT: &str = "cannot create resource";
 
 /// Asks until a policy refuses with these words (or RBAC, for [`NO_RIGHT`]), or, without words, until the request is allowed.
 async fn until_answered(stage: &Stage, who: &str, target: &str, body: &Value, part: Option<&str>) {
-    until(stage, (Method::POST, who), target, body, part).await;
+    ask_until(stage, (Method::POST, who), target, body, part).await;
 }
 
 /// Asks until the update of an existing object, with its whole content, has this result.
 async fn until_edited(stage: &Stage, who: &str, target: &str, body: &Value, part: Option<&str>) {
-    until(stage, (Method::PUT, who), target, body, part).await;
+    ask_until(stage, (Method::PUT, who), target, body, part).await;
 }
 
-async fn until(stage: &Stage, (method, who): (Method, &str), target: &str, body: &Value, part: Option<&str>) {
+async fn ask_until(stage: &Stage, (method, who): (Method, &str), target: &str, body: &Value, part: Option<&str>) {
     let asked = eventually(SOON, || async {
         let answer = ask(stage, (method.clone(), who), target, body).await;
         let is_right = match (&answer, part) {
@@ -92,10 +92,10 @@ async fn policies_hold_with_what_is_written_for_them() {
                 && fact(namespace, "namespaces") == Some("policed-blue")
         })
     };
-    stage.until(NAMESPACE, ("", "policed-blue"), is_stated).await;
+    stage.wait_for(NAMESPACE, ("", "policed-blue"), is_stated).await;
     let is_nobodys =
         |namespace: Option<&Value>| namespace.is_some_and(|namespace| fact(namespace, "tenant") == Some(""));
-    stage.until(NAMESPACE, ("", "policed-astray"), is_nobodys).await;
+    stage.wait_for(NAMESPACE, ("", "policed-astray"), is_nobodys).await;
 
     // Owners create namespaces only for their own Tenant.
     let (owner, namespaces) = ("policed-blue-owner", "/api/v1/namespaces");
@@ -152,7 +152,7 @@ async fn policies_hold_with_what_is_written_for_them() {
     stage.admin.patch(TENANT, ("", "policed-blue"), shard).await.unwrap();
     let is_in_shard =
         |namespace: Option<&Value>| namespace.is_some_and(|namespace| fact(namespace, "shard") == Some("two"));
-    stage.until(NAMESPACE, ("", "policed-blue"), is_in_shard).await;
+    stage.wait_for(NAMESPACE, ("", "policed-blue"), is_in_shard).await;
     let more = [(
         "map.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: policed-too }\n",
@@ -163,12 +163,12 @@ async fn policies_hold_with_what_is_written_for_them() {
     // Edits of applied objects are refused while the Surface says so, and allowed again while the Surface is suspended.
     let edited =
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "policed" }, "data": { "git": "no" } });
-    let said = |suspend: bool| json!({ "metadata": { "annotations": { "tenure.dev/hand-edits": "refuse" } }, "spec": { "suspend": suspend } });
+    let suspend_patch = |suspend: bool| json!({ "metadata": { "annotations": { "tenure.dev/hand-edits": "refuse" } }, "spec": { "suspend": suspend } });
     let target = "/api/v1/namespaces/policed-blue/configmaps/policed";
     until_edited(&stage, owner, target, &edited, None).await;
     stage
         .admin
-        .patch(SURFACE, ("policed-blue", "app"), said(false))
+        .patch(SURFACE, ("policed-blue", "app"), suspend_patch(false))
         .await
         .unwrap();
     until_edited(
@@ -181,7 +181,7 @@ async fn policies_hold_with_what_is_written_for_them() {
     .await;
     stage
         .admin
-        .patch(SURFACE, ("policed-blue", "app"), said(true))
+        .patch(SURFACE, ("policed-blue", "app"), suspend_patch(true))
         .await
         .unwrap();
     until_edited(&stage, owner, target, &edited, None).await;
@@ -212,7 +212,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         tenant.is_some_and(|tenant| tenant["status"]["state"] == "Cordoned")
             && message.is_some_and(|message| !message.contains("without effect"))
     };
-    stage.until(TENANT, ("", "policed-blue"), is_acted_on).await;
+    stage.wait_for(TENANT, ("", "policed-blue"), is_acted_on).await;
     stage
         .admin
         .patch(TENANT, ("", "policed-blue"), cordon(false))
@@ -236,7 +236,7 @@ async fn policies_hold_with_what_is_written_for_them() {
     let maps_of_full = "/api/v1/namespaces/policed-full/configmaps";
     until_answered(&stage, "policed-full-owner", maps_of_full, &map, Some(NO_RIGHT)).await;
     put_back(&stage).await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// Collects the states of Ready from this version of the Enforcement on, until it is True again. Restored policies were restored because of the
@@ -259,10 +259,10 @@ async fn put_back(stage: &Stage) {
     let is_whole = |binding: Option<&Value>| {
         binding.is_some_and(|binding| binding["spec"]["validationActions"] == json!(["Deny"]))
     };
-    stage.until(BINDING, ("", "tenure-cordoned"), is_whole).await;
-    let enforcement = stage.until(ENFORCEMENT, ("", "tenure"), is_ready).await.unwrap();
+    stage.wait_for(BINDING, ("", "tenure-cordoned"), is_whole).await;
+    let enforcement = stage.wait_for(ENFORCEMENT, ("", "tenure"), is_ready).await.unwrap();
     stage.admin.delete(BINDING, ("", "tenure-cordoned")).await.unwrap();
-    stage.until(BINDING, ("", "tenure-cordoned"), is_whole).await;
+    stage.wait_for(BINDING, ("", "tenure-cordoned"), is_whole).await;
     // Ready is False meanwhile and names the cause. It is True again after a request has met the policy.
     let seen = read_until_ready(stage, &enforcement).await;
     let (status, reason, message) = &seen[0];
@@ -276,16 +276,16 @@ async fn put_back(stage: &Stage) {
             .any(|(status, reason, _)| status == "False" && reason == "NotMetYet"),
         "{seen:?}"
     );
-    let content = stage.until(ENFORCEMENT, ("", "tenure"), is_ready).await.unwrap();
+    let content = stage.wait_for(ENFORCEMENT, ("", "tenure"), is_ready).await.unwrap();
     let weaker = json!({ "spec": { "validationActions": ["Audit"] } });
     stage
         .admin
         .patch(BINDING, ("", "tenure-namespaces"), weaker)
         .await
         .unwrap();
-    stage.until(BINDING, ("", "tenure-namespaces"), is_whole).await;
+    stage.wait_for(BINDING, ("", "tenure-namespaces"), is_whole).await;
     read_until_ready(stage, &content).await;
-    let content = stage.until(ENFORCEMENT, ("", "tenure"), is_ready).await.unwrap();
+    let content = stage.wait_for(ENFORCEMENT, ("", "tenure"), is_ready).await.unwrap();
     let excluded = json!({ "spec": { "matchConstraints": { "excludeResourceRules": [{
         "apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]
     }] } } });
@@ -297,22 +297,22 @@ async fn put_back(stage: &Stage) {
     let has_none = |policy: Option<&Value>| {
         policy.is_some_and(|policy| policy.pointer("/spec/matchConstraints/excludeResourceRules").is_none())
     };
-    stage.until(POLICY, ("", "tenure-namespaces"), has_none).await;
+    stage.wait_for(POLICY, ("", "tenure-namespaces"), has_none).await;
     read_until_ready(stage, &content).await;
-    let told = eventually(SOON, || async {
+    let restored = eventually(SOON, || async {
         let events = stage.admin.list(("v1", "Event"), "default").await.unwrap();
-        let told: Vec<String> = events
+        let messages: Vec<String> = events
             .iter()
             .filter(|event| event["reason"] == "PolicyPutBack")
             .map(|event| event["message"].as_str().unwrap_or_default().to_owned())
             .collect();
-        let has = |part: &str| told.iter().any(|message| message.contains(part));
+        let has = |part: &str| messages.iter().any(|message| message.contains(part));
         let all = has("Binding tenure-cordoned was missing")
             && has("Binding tenure-namespaces was changed (spec.validationActions)")
             && has("Policy tenure-namespaces was changed (spec.matchConstraints)");
-        if all { Ok(()) } else { Err(told) }
+        if all { Ok(()) } else { Err(messages) }
     });
-    told.await.unwrap();
+    restored.await.unwrap();
     // Policies of another version are removed if this version has rights on them. Others with a similar name stay.
     let made = |name: &str, manager: &str| {
         json!({
@@ -328,11 +328,11 @@ async fn put_back(stage: &Stage) {
     };
     stage.admin.apply(made("tenure-by-hand", "somebody")).await.unwrap();
     stage.admin.apply(made(EARLIER, "tenure")).await.unwrap();
-    stage.until(POLICY, ("", EARLIER), |policy| policy.is_none()).await;
+    stage.wait_for(POLICY, ("", EARLIER), |policy| policy.is_none()).await;
     let by_hand = stage.admin.get(POLICY, ("", "tenure-by-hand")).await.unwrap();
     assert!(by_hand.is_some());
     stage.admin.delete(POLICY, ("", "tenure-by-hand")).await.unwrap();
-    stage.until(ENFORCEMENT, ("", "tenure"), is_ready).await;
+    stage.wait_for(ENFORCEMENT, ("", "tenure"), is_ready).await;
     for policy in stage.admin.list(POLICY, "").await.unwrap() {
         let name = policy["metadata"]["name"].as_str().unwrap();
         let changes = ["tenure-namespaces", "tenure-probe"].contains(&name);

@@ -90,10 +90,10 @@ async fn variables_are_substituted_in_what_was_built() {
         .await
         .unwrap();
     let is_there = |object: Option<&Value>| object.is_some();
-    stage.until(CONFIG_MAP, (namespace, "huge-one"), is_there).await;
+    stage.wait_for(CONFIG_MAP, (namespace, "huge-one"), is_there).await;
     let is_gone = |object: Option<&Value>| object.is_none();
-    stage.until(CONFIG_MAP, (namespace, "large-one"), is_gone).await;
-    stage.end().await;
+    stage.wait_for(CONFIG_MAP, (namespace, "large-one"), is_gone).await;
+    stage.shut_down().await;
 }
 
 async fn is_nowhere(stage: &Stage, namespace: &str) {
@@ -122,7 +122,7 @@ async fn find_origin(stage: &Stage, namespace: &str, kustomization: &str, id: &s
 
 /// It reads no ConfigMap and no Secret for this, and reports that where it matters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_an_object_was_written_is_told_with_what_the_spec_has() {
+async fn messages_name_an_objects_file_with_the_variables_of_the_spec() {
     let namespace = "post-build-e";
     let stage = Stage::set(namespace).await;
     let vars = variables("ConfigMap", namespace, "vars", &json!({ "size": "large" }), &json!({}));
@@ -154,7 +154,7 @@ async fn where_an_object_was_written_is_told_with_what_the_spec_has() {
         unknown.contains("the variables of ConfigMap/vars (spec.postBuild.substituteFrom) are unknown"),
         "{unknown}"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -174,7 +174,7 @@ async fn a_change_of_what_bears_the_label_is_seen_at_once() {
     stage.kustomization(namespace, "app", "app", spec).await;
     let is = async |expected: &str| {
         let holds = |object: Option<&Value>| object.is_some_and(|object| object["data"].to_string().contains(expected));
-        stage.until(CONFIG_MAP, (namespace, "m"), holds).await;
+        stage.wait_for(CONFIG_MAP, (namespace, "m"), holds).await;
     };
     is("one two").await;
     // Not by the interval, which is ten minutes.
@@ -182,7 +182,7 @@ async fn a_change_of_what_bears_the_label_is_seen_at_once() {
     is("three two").await;
     stage.admin.apply(of("Secret", "four")).await.unwrap();
     is("three four").await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// A Kustomization that applies its own variables, and makes them longer each time, is applied once for each reason.
@@ -210,12 +210,12 @@ async fn what_a_kustomization_applies_itself_is_no_reason_to_begin() {
             let is_handled = |object: Option<&Value>| {
                 object.is_some_and(|object| object["status"]["lastHandledReconcileAt"] == expected)
             };
-            stage.until(KUSTOMIZATION, (namespace, "app"), is_handled).await;
+            stage.wait_for(KUSTOMIZATION, (namespace, "app"), is_handled).await;
         }
         let vars = stage.get(CONFIG_MAP, (namespace, "vars")).await.unwrap();
         assert_eq!(vars["data"]["v"], expected);
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// Flux reads the objects of `substituteFrom` as its own controller: a user that may write a Kustomization can read every Secret beside it.
@@ -268,12 +268,12 @@ async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {
     let one = json!({ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["vars"], "verbs": ["get"] });
     stage.admin.apply(role(json!([maps, one]))).await.unwrap();
     let value = |object: Option<&Value>| object.is_some_and(|object| object["data"].to_string().contains(VALUE));
-    stage.until(CONFIG_MAP, (namespace, "m"), value).await;
+    stage.wait_for(CONFIG_MAP, (namespace, "m"), value).await;
     stage
         .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
         .await;
     is_nowhere(&stage, namespace).await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// The API server quotes refused objects, and a build error names objects by their substituted names.
@@ -295,11 +295,11 @@ async fn a_value_of_a_secret_is_in_no_status_and_no_event() {
     let spec = json!({ "postBuild": { "substituteFrom": [{ "kind": "Secret", "name": "vars" }] } });
     stage.kustomization(namespace, "app", "app", spec).await;
     let failed = async |reason: &str, part: &str| {
-        let is_told = |object: Option<&Value>| {
+        let is_reported = |object: Option<&Value>| {
             let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
             ready.is_some_and(|ready| ready["reason"] == reason && ready["message"].to_string().contains(part))
         };
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        stage.wait_for(KUSTOMIZATION, (namespace, "app"), is_reported).await;
         is_nowhere(&stage, namespace).await;
     };
     failed("ReconciliationFailed", "metadata.labels: is not valid").await;
@@ -316,5 +316,5 @@ async fn a_value_of_a_secret_is_in_no_status_and_no_event() {
     let unreadable = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  b: ${list}\n";
     crate::stage::commit(&repository, &[("a.yaml", unreadable)]).await;
     failed("BuildFailed", "it is not said why").await;
-    stage.end().await;
+    stage.shut_down().await;
 }

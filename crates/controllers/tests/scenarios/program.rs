@@ -43,7 +43,7 @@ pub(crate) fn has_lane_pods() -> bool {
 }
 
 /// The program's settings.
-pub(crate) struct Told<'a> {
+pub(crate) struct ProgramArguments<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) grants: &'a [ReferenceGrant],
     pub(crate) externals: &'a [ExternalGrant],
@@ -55,7 +55,7 @@ pub(crate) struct Told<'a> {
 pub(crate) fn run(
     program: PathBuf,
     cluster: &Cluster,
-    told: Told<'_>,
+    arguments: ProgramArguments<'_>,
     end: CancellationToken,
 ) -> impl Future<Output = ()> + use<> {
     let log = cluster.folder().join(LOG);
@@ -80,19 +80,19 @@ pub(crate) fn run(
         command.args(["--lane-address", &address, "--lane-url", &address]);
         command.args(["--lane-image", LANE_IMAGE]);
     }
-    if let Some(address) = told.hook_address {
+    if let Some(address) = arguments.hook_address {
         command.arg("--hook-address").arg(address.to_string());
     }
-    if let Some(address) = told.metrics_address {
+    if let Some(address) = arguments.metrics_address {
         command.arg("--metrics-address").arg(address.to_string());
     }
-    for endpoint in &told.policy.allow {
+    for endpoint in &arguments.policy.allow {
         command.arg("--allow-source").arg(endpoint.to_string());
     }
-    for grant in told.grants {
+    for grant in arguments.grants {
         command.arg("--allow-reference").arg(grant.to_string());
     }
-    for grant in told.externals {
+    for grant in arguments.externals {
         command.arg("--allow-external-artifact").arg(grant.to_string());
     }
     let (admin, pods) = (cluster.admin.clone(), cluster.folder().join(PODS));
@@ -111,8 +111,11 @@ pub(crate) fn run(
             () = end.cancelled() => {}
         }
         let id = child.id().expect("it runs").to_string();
-        let told = std::process::Command::new("kill").args(["-TERM", &id]).status();
-        assert!(told.is_ok_and(|status| status.success()), "it can't be told to end");
+        let signalled = std::process::Command::new("kill").args(["-TERM", &id]).status();
+        assert!(
+            signalled.is_ok_and(|status| status.success()),
+            "it can't be signalled to end"
+        );
         let ended = child.wait().await.unwrap();
         // A program that gets the signal before it handles signals has begun nothing yet, and ends by the signal itself.
         assert!(ended.success() || ended.signal() == Some(SIGTERM), "{ended}");

@@ -56,7 +56,7 @@ async fn namespaces_together_use_what_their_tenant_has_and_no_more() {
     }
     for namespace in NAMESPACES {
         stage
-            .until(QUOTA, (namespace, "capsule-shares-0"), |quota| quota.is_some())
+            .wait_for(QUOTA, (namespace, "capsule-shares-0"), |quota| quota.is_some())
             .await;
         stage
             .admin
@@ -68,7 +68,7 @@ async fn namespaces_together_use_what_their_tenant_has_and_no_more() {
         let ready = tenant.and_then(|tenant| condition(tenant, "Ready"));
         ready.is_some_and(|ready| ready["status"] == "True" && ready["message"] == "3 namespaces")
     };
-    stage.until(TENANT, ("", "shares"), is_ready).await;
+    stage.wait_for(TENANT, ("", "shares"), is_ready).await;
 
     // Many concurrent writes in all namespaces, until the quota is used, and some more.
     let attempt = |round: usize| {
@@ -120,5 +120,5 @@ async fn namespaces_together_use_what_their_tenant_has_and_no_more() {
         .unwrap();
     }
     assert!(count(&stage).await <= MOST);
-    stage.end().await;
+    stage.shut_down().await;
 }

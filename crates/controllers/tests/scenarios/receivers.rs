@@ -34,7 +34,7 @@ pub(crate) fn receiver(namespace: &str, name: &str, spec: &Value) -> Value {
 pub(crate) async fn find_path(stage: &Stage, target: (&str, &str), before: &str) -> String {
     let read = |object: &Value| object["status"]["webhookPath"].as_str().unwrap_or_default().to_owned();
     let ready = stage
-        .until(RECEIVER, target, |object| {
+        .wait_for(RECEIVER, target, |object| {
             object.is_some_and(|object| {
                 let is_ready = condition(object, "Ready").is_some_and(|ready| ready["status"] == "True");
                 is_ready && !read(object).is_empty() && read(object) != before
@@ -82,7 +82,9 @@ async fn a_push_is_applied_when_the_host_says_so() {
         .await;
     slow_source(&stage, namespace, "app", "receivers-app").await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
-    stage.until(CONFIG_MAP, (namespace, "a"), |found| found.is_some()).await;
+    stage
+        .wait_for(CONFIG_MAP, (namespace, "a"), |found| found.is_some())
+        .await;
     stage.admin.apply(token(namespace, "token", "sesame")).await.unwrap();
     let filtered = json!({
         "events": ["push hook"],
@@ -95,7 +97,7 @@ async fn a_push_is_applied_when_the_host_says_so() {
     // The interval is an hour, so only the request causes the fetch.
     let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
     post_until(&stage, &path, ("sesame", PUSHED), 200).await;
-    stage.applied((namespace, "app"), &second).await;
+    stage.wait_for_commit((namespace, "app"), &second).await;
     let source = stage.get(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
     let asked = source["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].clone();
     assert!(asked.is_string(), "{source}");
@@ -147,7 +149,7 @@ async fn a_push_is_applied_when_the_host_says_so() {
     let is_asked = |object: Option<&Value>| {
         object.is_some_and(|object| object["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"] != asked)
     };
-    stage.until(GIT_REPOSITORY, (namespace, "app"), is_asked).await;
+    stage.wait_for(GIT_REPOSITORY, (namespace, "app"), is_asked).await;
     assert!(stage.get(OCI_REPOSITORY, (namespace, "none")).await.is_none());
 
     // The token changes: requests with the old one are refused, and the path changes immediately.
@@ -173,5 +175,5 @@ async fn a_push_is_applied_when_the_host_says_so() {
         .await;
     let other = stage.get(RECEIVER, (namespace, "other")).await.unwrap();
     assert!(other["status"].get("webhookPath").is_none(), "{other}");
-    stage.end().await;
+    stage.shut_down().await;
 }

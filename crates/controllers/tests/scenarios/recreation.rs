@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tenure_testkit::{Chance, SOON, eventually};
 
-use crate::rights::may;
+use crate::rights::is_allowed;
 use crate::stage::{KUSTOMIZATION, Stage, commit, condition};
 
 const ROUNDS: usize = 12;
@@ -75,7 +75,8 @@ async fn set_rights(stage: &Stage, namespace: &str, lacking: Option<(&'static st
             let group = api_version.split_once('/').map_or("", |(group, _)| group);
             for verb in ["create", "patch", "delete"] {
                 let named = format!("{group}:{resource}");
-                if may(stage, &user, namespace, (verb, &named, "x")).await == (lacking == Some((verb, resource))) {
+                if is_allowed(stage, &user, namespace, (verb, &named, "x")).await == (lacking == Some((verb, resource)))
+                {
                     return Err(format!("{verb} {resource}"));
                 }
             }
@@ -127,7 +128,7 @@ async fn nothing_goes_that_does_not_come_back() {
         .kustomization(namespace, "app", "app", json!({ "force": true }))
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(target, &first).await;
+    stage.wait_for_commit(target, &first).await;
     let (mut story, mut recreated, mut refused) = (String::new(), 0, 0);
     for round in 0..ROUNDS {
         let before = read_uids(&stage, namespace).await;
@@ -157,7 +158,7 @@ async fn nothing_goes_that_does_not_come_back() {
         writeln!(story, "round {round}: without {lacking:?}, {fixed:?}").unwrap();
         let revision = commit(&repository, &[("a.yaml", &write(&versions))]).await;
         let object = stage
-            .until(KUSTOMIZATION, target, |object| {
+            .wait_for(KUSTOMIZATION, target, |object| {
                 object.is_some_and(|object| {
                     let attempted = object["status"]["lastAttemptedRevision"].as_str();
                     let ready = condition(object, "Ready").map(|ready| &ready["status"]);
@@ -192,12 +193,12 @@ async fn nothing_goes_that_does_not_come_back() {
                     "{kind}\n{story}"
                 );
             }
-            let told = eventually(SOON, || async {
+            let reported = eventually(SOON, || async {
                 let events = read_events(&stage, namespace).await;
-                let is_told = |kind: &&str| events.contains(&format!("{kind}/{namespace}/x recreated"));
-                changed.iter().all(is_told).then_some(()).ok_or(events)
+                let is_reported = |kind: &&str| events.contains(&format!("{kind}/{namespace}/x recreated"));
+                changed.iter().all(is_reported).then_some(()).ok_or(events)
             });
-            assert!(told.await.is_ok(), "no event tells of {changed:?}\n{story}");
+            assert!(reported.await.is_ok(), "no event tells of {changed:?}\n{story}");
         } else {
             refused += 1;
             assert!(
@@ -210,5 +211,5 @@ async fn nothing_goes_that_does_not_come_back() {
         recreated > 2 && refused > 2,
         "{recreated} recreated, {refused} rounds refused\n{story}"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }

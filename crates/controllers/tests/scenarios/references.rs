@@ -20,7 +20,7 @@ async fn claim(stage: &Stage, tenant: &str, namespace: &str) {
 }
 
 /// Waits until Ready is False for this reason, and returns its message.
-async fn refused(stage: &Stage, namespace: &str, name: &str, reason: &str) -> String {
+async fn wait_for_refusal(stage: &Stage, namespace: &str, name: &str, reason: &str) -> String {
     stage.ready(KUSTOMIZATION, (namespace, name), "False", reason).await
 }
 
@@ -54,11 +54,11 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
     stage.kustomization("green-dev", "across", "app", across.clone()).await;
     let applied = |namespace: &'static str, value: &'static str| {
         let is_so = move |object: Option<&Value>| object.is_some_and(|object| object["data"]["value"] == value);
-        stage.until(CONFIG_MAP, (namespace, "a"), is_so)
+        stage.wait_for(CONFIG_MAP, (namespace, "a"), is_so)
     };
     applied("green-dev", "1").await;
     let second = commit(&base, &[("a.yaml", &config_map("a", "2"))]).await;
-    stage.applied(("green-dev", "across"), &second).await;
+    stage.wait_for_commit(("green-dev", "across"), &second).await;
     applied("green-dev", "2").await;
     // The Kustomization waits for the dependency, which wakes it.
     stage
@@ -73,7 +73,7 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
             }),
         )
         .await;
-    let waits = refused(&stage, "green-dev", "waits", "DependencyNotReady").await;
+    let waits = wait_for_refusal(&stage, "green-dev", "waits", "DependencyNotReady").await;
     assert_eq!(waits, "dependency 'green-base/later' not found");
     stage
         .kustomization("green-base", "later", "app", json!({ "namePrefix": "later-" }))
@@ -84,7 +84,7 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
 
     // A target of another tenant: neither a message nor a behaviour reveals whether it exists.
     stage.kustomization("mauve-dev", "there", "app", across.clone()).await;
-    let there = refused(&stage, "mauve-dev", "there", "AccessDenied").await;
+    let there = wait_for_refusal(&stage, "mauve-dev", "there", "AccessDenied").await;
     assert_eq!(
         there,
         "can't access 'GitRepository/green-base/app', cross-namespace references have been blocked"
@@ -92,26 +92,26 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
     let mut absent = across.clone();
     absent["sourceRef"]["name"] = json!("none");
     stage.kustomization("mauve-dev", "absent", "app", absent).await;
-    let none = refused(&stage, "mauve-dev", "absent", "AccessDenied").await;
+    let none = wait_for_refusal(&stage, "mauve-dev", "absent", "AccessDenied").await;
     assert_eq!(none, there.replace("base/app", "base/none"));
     stage
         .repository("mauve-dev", "own", &[("a.yaml", &config_map("a", "0"))])
         .await;
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     for name in ["first", "none"] {
         let depends = json!({ "dependsOn": [{ "name": name, "namespace": "green-base", "readyExpr": "dep.spec.prune == true" }] });
         stage
             .kustomization("mauve-dev", &format!("on-{name}"), "own", depends)
             .await;
-        let message = refused(&stage, "mauve-dev", &format!("on-{name}"), "AccessDenied").await;
+        let message = wait_for_refusal(&stage, "mauve-dev", &format!("on-{name}"), "AccessDenied").await;
         let object = stage
             .get(KUSTOMIZATION, ("mauve-dev", &format!("on-{name}")))
             .await
             .unwrap();
         assert!(condition(&object, "Stalled").is_some(), "{object}");
-        told.push(message.replace(name, "NAME"));
+        messages.push(message.replace(name, "NAME"));
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(messages[0], messages[1]);
     // A granted target, for the namespace with the grant.
     let repository = stage
         .repository(shared, "shared", &[("a.yaml", &config_map("granted", "1"))])
@@ -133,11 +133,11 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
         )
         .await;
     let second = commit(&repository, &[("a.yaml", &config_map("granted", "2"))]).await;
-    stage.applied(("green-dev", "shares"), &second).await;
-    let others = refused(&stage, "mauve-base", "shares", "AccessDenied").await;
+    stage.wait_for_commit(("green-dev", "shares"), &second).await;
+    let others = wait_for_refusal(&stage, "mauve-base", "shares", "AccessDenied").await;
     assert!(
         others.contains("can't access 'GitRepository/references-shared/shared'"),
         "{others}"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -25,7 +25,7 @@ fn source(name: &str, namespace: &str, registry: &RegistryServer, spec: &Value) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_artifact_is_applied_and_its_origin_is_told() {
+async fn an_artifact_is_applied_and_its_origin_is_reported() {
     let registry = RegistryServer::start().await.unwrap();
     let allow = [format!("http://{}", registry.address())];
     let mut stage = Stage::set_allowing("registries", &allow).await;
@@ -44,35 +44,35 @@ async fn an_artifact_is_applied_and_its_origin_is_told() {
     assert_eq!(applied["status"]["lastAppliedOriginRevision"], origin);
     let map = stage.get(CONFIG_MAP, ("registries", "web")).await.unwrap();
     assert_eq!(map["data"]["value"], "one", "{map:#}");
-    let told = stage.get(OCI_REPOSITORY, ("registries", "app")).await.unwrap();
-    assert_eq!(told["status"]["artifact"]["revision"], format!("latest@{first}"));
+    let repository = stage.get(OCI_REPOSITORY, ("registries", "app")).await.unwrap();
+    assert_eq!(repository["status"]["artifact"]["revision"], format!("latest@{first}"));
     assert_eq!(
-        told["status"]["artifact"]["metadata"]["org.opencontainers.image.source"],
+        repository["status"]["artifact"]["metadata"]["org.opencontainers.image.source"],
         "https://git.example/app"
     );
     assert_eq!(
-        condition(&told, "ArtifactInStorage").unwrap()["message"],
+        condition(&repository, "ArtifactInStorage").unwrap()["message"],
         format!("stored artifact for digest 'latest@{first}'")
     );
-    let told = eventually(SOON, || async {
+    let reported = eventually(SOON, || async {
         let events = stage.admin.list(("v1", "Event"), "registries").await;
         let events = events.map_err(|error| error.to_string())?;
-        let is_told = |event: &Value| {
+        let is_origin_reported = |event: &Value| {
             event["metadata"]["annotations"]["kustomize.toolkit.fluxcd.io/originRevision"] == origin
                 && event["involvedObject"]["kind"] == "Kustomization"
         };
-        if events.iter().any(is_told) {
+        if events.iter().any(is_origin_reported) {
             Ok(())
         } else {
             Err(format!("{events:#?}"))
         }
     });
-    told.await.unwrap();
+    reported.await.unwrap();
 
     // A push wakes the Kustomization that applies from it.
     registry.push("team/app", "latest", &artifact("two"));
     stage
-        .until(CONFIG_MAP, ("registries", "web"), |map| {
+        .wait_for(CONFIG_MAP, ("registries", "web"), |map| {
             map.is_some_and(|map| map["data"]["value"] == "two")
         })
         .await;
@@ -80,11 +80,11 @@ async fn an_artifact_is_applied_and_its_origin_is_told() {
     stage.restart().await;
     registry.push("team/app", "latest", &artifact("three"));
     stage
-        .until(CONFIG_MAP, ("registries", "web"), |map| {
+        .wait_for(CONFIG_MAP, ("registries", "web"), |map| {
             map.is_some_and(|map| map["data"]["value"] == "three")
         })
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,5 +147,5 @@ async fn credentials_are_read_from_secrets_and_service_accounts() {
         assert!(message.contains(expected) && !message.contains("sesame"), "{message}");
     }
     assert!(stage.get(SECRET, ("registries-b", "pull")).await.is_some());
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -26,7 +26,9 @@ fn write(objects: &[Value]) -> String {
 /// Waits until all of these are gone.
 async fn until_gone(stage: &Stage, namespace: &str, objects: &[((&str, &str), &str)]) {
     for (kind, name) in objects {
-        stage.until(*kind, (namespace, *name), |object| object.is_none()).await;
+        stage
+            .wait_for(*kind, (namespace, *name), |object| object.is_none())
+            .await;
     }
 }
 
@@ -44,7 +46,7 @@ async fn a_kustomization_that_holds_its_own_rights_can_be_deleted() {
         .kustomization(namespace, "app", "app", json!({ "serviceAccountName": "gitops" }))
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
     until_gone(
         &stage,
@@ -52,7 +54,7 @@ async fn a_kustomization_that_holds_its_own_rights_can_be_deleted() {
         &[(KUSTOMIZATION, "app"), (CONFIG_MAP, "c"), (ROLE_BINDING, "gitops")],
     )
     .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,11 +88,11 @@ async fn a_child_goes_before_the_rights_that_it_needs() {
         )
         .await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((namespace, "parent"), &first).await;
+    stage.wait_for_commit((namespace, "parent"), &first).await;
     assert!(stage.get(CONFIG_MAP, (namespace, "of-child")).await.is_some());
     // One commit drops the child and the account that it acts as.
     let second = commit(&repository, &[("a.yaml", &config_map("new", "1"))]).await;
-    stage.applied((namespace, "parent"), &second).await;
+    stage.wait_for_commit((namespace, "parent"), &second).await;
     until_gone(
         &stage,
         namespace,
@@ -102,5 +104,5 @@ async fn a_child_goes_before_the_rights_that_it_needs() {
         ],
     )
     .await;
-    stage.end().await;
+    stage.shut_down().await;
 }

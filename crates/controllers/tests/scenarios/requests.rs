@@ -62,11 +62,11 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
     let is_fetched = |object: Option<&Value>| {
         object.is_some_and(|object| condition(object, "Ready").is_some_and(|ready| ready["status"] == "True"))
     };
-    stage.until(GIT_REPOSITORY, (namespace, "app"), is_fetched).await;
+    stage.wait_for(GIT_REPOSITORY, (namespace, "app"), is_fetched).await;
 
     stage.faults.count_kinds();
     stage.kustomization(namespace, "app", "app", json!({})).await;
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     // Another writer annotates the Deployment, as its controller does.
     let noted = json!({
         "apiVersion": DEPLOYMENT.0, "kind": DEPLOYMENT.1,
@@ -83,7 +83,7 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
             .unwrap();
         let is_handled =
             |object: Option<&Value>| object.is_some_and(|object| object["status"]["lastHandledReconcileAt"] == token);
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_handled).await;
+        stage.wait_for(KUSTOMIZATION, (namespace, "app"), is_handled).await;
     };
     handle("once").await;
     let mut expected: BTreeMap<String, usize> = [
@@ -104,7 +104,7 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
     .map(|(kind, times)| (kind.to_owned(), times))
     .collect();
     assert_eq!(of_the_kustomization(stage.faults.count_kinds()), expected);
-    let told = async || {
+    let read_messages = async || {
         let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
         let about = events
             .into_iter()
@@ -114,7 +114,7 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
             .collect::<Vec<_>>()
     };
     // The following attempt has ended, so the events of the previous one are written.
-    let events = told().await;
+    let events = read_messages().await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert!(events[0].starts_with("Reconciliation finished in "), "{events:?}");
     assert!(events[0].contains("Deployment/requests-a/app created"), "{events:?}");
@@ -123,6 +123,6 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
     expected.clear();
     expected.insert("PATCH kustomizations/status".to_owned(), 1);
     assert_eq!(of_the_kustomization(stage.faults.count_kinds()), expected);
-    assert_eq!(told().await.len(), 1);
-    stage.end().await;
+    assert_eq!(read_messages().await.len(), 1);
+    stage.shut_down().await;
 }

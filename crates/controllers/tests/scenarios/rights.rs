@@ -12,7 +12,7 @@ use crate::tenants::{SURFACE, TENANT, adopt, surface, surface_ready, tenant};
 pub(crate) type Ask<'a> = (&'a str, &'a str, &'a str);
 
 /// Checks by SubjectAccessReview whether RBAC allows a request of a user.
-pub(crate) async fn may(stage: &Stage, user: &str, namespace: &str, (verb, resource, name): Ask<'_>) -> bool {
+pub(crate) async fn is_allowed(stage: &Stage, user: &str, namespace: &str, (verb, resource, name): Ask<'_>) -> bool {
     let (group, resource) = resource.split_once(':').unwrap_or(("", resource));
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let attributes = json!({
@@ -34,7 +34,7 @@ pub(crate) async fn may(stage: &Stage, user: &str, namespace: &str, (verb, resou
 async fn check(stage: &Stage, user: &str, namespace: &str, asks: &[Ask<'_>], allowed: bool) {
     for ask in asks {
         let answered = eventually(SOON, || async {
-            match may(stage, user, namespace, *ask).await == allowed {
+            match is_allowed(stage, user, namespace, *ask).await == allowed {
                 true => Ok(()),
                 false => Err(()),
             }
@@ -93,7 +93,7 @@ async fn an_owner_is_not_the_account_where_that_lives() {
     let named = json!({ "spec": { "owners": [{ "kind": "User", "name": owner, "clusterRoles": ["admin"] }] } });
     stage.admin.patch(TENANT, ("", "rights-blue"), named).await.unwrap();
     check(&stage, owner, "rights-blue", &ways, true).await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// The kinds that authors write.
@@ -161,7 +161,7 @@ async fn an_author_writes_in_its_own_namespaces_what_people_write() {
                 let ready = surface.and_then(|surface| condition(surface, "Ready"));
                 ready.is_some_and(|ready| ready["status"] == "False" && ready["reason"] == "WrongNamespace")
             };
-            stage.until(SURFACE, ("author-dev", "app"), is_refused).await;
+            stage.wait_for(SURFACE, ("author-dev", "app"), is_refused).await;
         }
     }
     let ready = surface_ready(&stage, ("author-blue", "app")).await;
@@ -179,7 +179,7 @@ async fn an_author_writes_in_its_own_namespaces_what_people_write() {
         true,
     )
     .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,7 +218,7 @@ async fn an_administrator_chooses_what_a_repository_may_write() {
         let message = ready.and_then(|ready| ready["message"].as_str());
         message.is_some_and(|message| message.contains("the verb bind on clusterroles by name, for chosen-own"))
     };
-    stage.until(TENANT, ("", "chosen-blue"), is_refused).await;
+    stage.wait_for(TENANT, ("", "chosen-blue"), is_refused).await;
     check(&stage, account, "chosen-blue", &[("create", "services", "")], false).await;
     let bind = json!([{
         "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"], "resourceNames": ["chosen-own"]
@@ -236,7 +236,7 @@ async fn an_administrator_chooses_what_a_repository_may_write() {
         .unwrap();
     // The binding is retried after its pause.
     check(&stage, account, "chosen-blue", &[("create", "services", "")], true).await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// For a Secret from Git in the home namespace, only one thing is different: it is not watched, but read at each reconciliation.
@@ -262,7 +262,7 @@ async fn an_account_reads_secrets_by_name_where_its_keys_are() {
     surface_ready(&stage, ("keys-blue", "app")).await;
     let holds =
         |value: &'static str| move |found: Option<&Value>| found.is_some_and(|found| found["data"]["value"] == value);
-    stage.until(SECRET, ("keys-blue", "kept"), holds("MQ==")).await;
+    stage.wait_for(SECRET, ("keys-blue", "kept"), holds("MQ==")).await;
     // A hand edit is reverted at the next reconciliation.
     let edit = json!({ "stringData": { "value": "edited" } });
     stage.admin.patch(SECRET, ("keys-blue", "kept"), edit).await.unwrap();
@@ -272,30 +272,30 @@ async fn an_account_reads_secrets_by_name_where_its_keys_are() {
         .patch(KUSTOMIZATION, ("keys-blue", "app-app"), asked)
         .await
         .unwrap();
-    stage.until(SECRET, ("keys-blue", "kept"), holds("MQ==")).await;
+    stage.wait_for(SECRET, ("keys-blue", "kept"), holds("MQ==")).await;
     // The next commit replaces it with another.
     let other = config_map("other", "1");
     repository.commit([("a.yaml", other.as_str())], "second").await.unwrap();
     stage
-        .until(CONFIG_MAP, ("keys-blue", "other"), |found| found.is_some())
+        .wait_for(CONFIG_MAP, ("keys-blue", "other"), |found| found.is_some())
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_else_is_the_account_is_said() {
+async fn other_users_of_the_account_are_reported() {
     let mut stage = Stage::set("others").await;
     tenant(&stage, "others-blue").await;
     let says = |value: &'static str, words: Vec<&'static str>| {
         move |tenant: Option<&Value>| {
-            let said = tenant.and_then(|tenant| condition(tenant, "AccountExclusive"));
-            let message = said.and_then(|said| said["message"].as_str());
-            said.is_some_and(|said| said["status"] == value)
+            let condition = tenant.and_then(|tenant| condition(tenant, "AccountExclusive"));
+            let message = condition.and_then(|condition| condition["message"].as_str());
+            condition.is_some_and(|condition| condition["status"] == value)
                 && message.is_some_and(|message| words.iter().all(|words| message.contains(words)))
         }
     };
     stage
-        .until(
+        .wait_for(
             TENANT,
             ("", "others-blue"),
             says("True", vec!["others-blue-gitops", "no other account is known"]),
@@ -327,18 +327,18 @@ async fn who_else_is_the_account_is_said() {
         "(RoleBinding editor)",
         "Not checked: Secrets",
     ];
-    stage.until(TENANT, ("", "others-blue"), says("False", words)).await;
-    stage.end().await;
+    stage.wait_for(TENANT, ("", "others-blue"), says("False", words)).await;
+    stage.shut_down().await;
 }
 
 /// If RBAC denies a surface's write, the Surface's status names the remedy, and the remedy is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_surface_that_may_not_is_told_which_right_is_missing() {
+async fn a_surface_without_a_right_names_the_missing_right() {
     let stage = Stage::set("remedy").await;
     tenant(&stage, "remedy-blue").await;
     let quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: own}\nspec: {hard: {pods: \"5\"}}\n";
     let _repository = surface(&stage, "remedy-blue", "app", &[("a.yaml", quota)], json!({})).await;
-    let is_told = |surface: Option<&Value>| {
+    let is_right_named = |surface: Option<&Value>| {
         let ready = surface.and_then(|surface| condition(surface, "Ready"));
         let message = ready.and_then(|ready| ready["message"].as_str());
         ready.is_some_and(|ready| ready["status"] == "False")
@@ -347,7 +347,7 @@ async fn a_surface_that_may_not_is_told_which_right_is_missing() {
                     && message.contains("resourcequotas, by a Role and a RoleBinding in namespace remedy-blue")
             })
     };
-    stage.until(SURFACE, ("remedy-blue", "app"), is_told).await;
+    stage.wait_for(SURFACE, ("remedy-blue", "app"), is_right_named).await;
     let group = "rbac.authorization.k8s.io";
     let account = json!({ "kind": "ServiceAccount", "namespace": "remedy-blue", "name": "remedy-blue-gitops" });
     for object in [
@@ -363,5 +363,5 @@ async fn a_surface_that_may_not_is_told_which_right_is_missing() {
         stage.admin.apply(object).await.unwrap();
     }
     surface_ready(&stage, ("remedy-blue", "app")).await;
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -27,11 +27,11 @@ async fn a_refused_secret_is_named_by_field_and_never_by_value() {
         .await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let failed = async |field: &str| {
-        let is_told = |object: Option<&serde_json::Value>| {
+        let is_reported = |object: Option<&serde_json::Value>| {
             let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
             ready.is_some_and(|ready| ready["status"] == "False" && ready["message"].to_string().contains(field))
         };
-        stage.until(KUSTOMIZATION, (namespace, "app"), is_told).await;
+        stage.wait_for(KUSTOMIZATION, (namespace, "app"), is_reported).await;
         is_nowhere(&stage, namespace).await;
     };
     failed("data.port must be a string and is a number").await;
@@ -39,11 +39,11 @@ async fn a_refused_secret_is_named_by_field_and_never_by_value() {
     failed("data.word must be base64").await;
     commit(&repository, &[("a.yaml", &secret("stringData: [7317318246015]"))]).await;
     failed("stringData must be an object and is a list").await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_secret_was_copied_into_is_told_in_the_same_way() {
+async fn copies_of_a_secret_are_redacted_in_messages() {
     let namespace = "secrets-b";
     let mut stage = Stage::set(namespace).await.planting(&[]).await;
     stage.listen_beside_git(VALUE);
@@ -62,7 +62,7 @@ async fn what_a_secret_was_copied_into_is_told_in_the_same_way() {
         .await;
     assert!(message.contains("metadata.labels: is not valid"), "{message}");
     is_nowhere(&stage, namespace).await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -81,5 +81,5 @@ async fn names_that_cannot_be_seen_are_shown() {
     let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
     let seen = |event: &serde_json::Value| event["message"].as_str().unwrap_or_default().to_owned();
     assert!(events.iter().all(|event| !seen(event).contains(['\u{202e}', '\u{1b}'])));
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -17,7 +17,7 @@ const READER: &str = "tenure-test-reader";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 impl Stage {
-    /// Plants a Secret in the platform's namespace and in each of these; [`Stage::end`] listens for them.
+    /// Plants a Secret in the platform's namespace and in each of these; [`Stage::shut_down`] listens for them.
     pub(crate) async fn planting(mut self, namespaces: &[&str]) -> Self {
         let places = [namespaces, &[PLATFORM]].concat();
         self.canary = Some(Canary::plant(&self.admin, &places).await.unwrap());
@@ -113,7 +113,7 @@ fn list_readers() -> [Value; 4] {
 
 /// The control of every search: controllers whose object has the planted word as its name reveal it everywhere, and it is found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_controllers_say_is_heard_wherever_they_run() {
+async fn output_of_controllers_is_searched_wherever_they_run() {
     let namespace = "silence";
     let mut stage = Stage::set(namespace).await.planting(&[]).await;
     stage.listen(&stage.figures().await).await.unwrap();
@@ -134,20 +134,20 @@ async fn what_controllers_say_is_heard_wherever_they_run() {
         "/events silence/",
         ".tar.gz",
     ];
-    let heard = eventually(SOON, || async {
-        let told = stage.listen(&stage.figures().await).await.err().unwrap_or_default();
-        match places.iter().find(|place| !told.contains(**place)) {
+    let searched = eventually(SOON, || async {
+        let finding = stage.listen(&stage.figures().await).await.err().unwrap_or_default();
+        match places.iter().find(|place| !finding.contains(**place)) {
             None => Ok(()),
-            Some(place) => Err(format!("it is not heard in {place}: {told}")),
+            Some(place) => Err(format!("it is not found in {place}: {finding}")),
         }
     });
-    heard.await.unwrap();
+    searched.await.unwrap();
 
     // Found words stay: this stage ends without the search.
     stage.canary = None;
     for kind in [KUSTOMIZATION, GIT_REPOSITORY] {
         stage.admin.delete(kind, target).await.unwrap();
-        stage.until(kind, target, |object| object.is_none()).await;
+        stage.wait_for(kind, target, |object| object.is_none()).await;
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

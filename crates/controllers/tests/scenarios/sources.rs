@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
 
 /// Returns the folders of the artifacts of a namespace's sources, one for each object with artifacts.
-fn stored(stage: &Stage, namespace: &str, name: &str) -> Vec<String> {
+fn list_stored(stage: &Stage, namespace: &str, name: &str) -> Vec<String> {
     let folder = stage.artifacts().join("store/gitrepository").join(namespace).join(name);
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -29,7 +29,7 @@ async fn make_namesake(stage: &Stage, namespace: &str) -> String {
     };
     stage.admin.delete(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
     stage
-        .until(GIT_REPOSITORY, (namespace, "app"), |found| found.is_none())
+        .wait_for(GIT_REPOSITORY, (namespace, "app"), |found| found.is_none())
         .await;
     stage
         .admin
@@ -48,9 +48,9 @@ async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
         .await;
     stage.kustomization("sources-a", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(target, &first).await;
+    stage.wait_for_commit(target, &first).await;
     let old = uid(&stage, "sources-a").await;
-    assert_eq!(stored(&stage, "sources-a", "app"), [old.as_str()]);
+    assert_eq!(list_stored(&stage, "sources-a", "app"), [old.as_str()]);
 
     // Re-created while no controllers run: the folder still has the old one's artifact, and one from before uids were recorded.
     stage.pause().await;
@@ -66,7 +66,7 @@ async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
     let message = stage.ready(KUSTOMIZATION, target, "False", "ArtifactFailed").await;
     assert!(message.contains("artifact"), "{message}");
     assert!(stage.get(CONFIG_MAP, ("sources-a", "a")).await.is_none());
-    assert_eq!(stored(&stage, "sources-a", "app"), Vec::<String>::new());
+    assert_eq!(list_stored(&stage, "sources-a", "app"), Vec::<String>::new());
 
     // It fetches its own artifact as soon as it can.
     let second = stage
@@ -80,17 +80,17 @@ async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
     });
     stage.admin.apply(source).await.unwrap();
     let second = second.resolve("main").await.unwrap().unwrap();
-    stage.applied(target, &second).await;
-    assert_eq!(stored(&stage, "sources-a", "app"), [new.as_str()]);
+    stage.wait_for_commit(target, &second).await;
+    assert_eq!(list_stored(&stage, "sources-a", "app"), [new.as_str()]);
 
     // Re-created while the controllers run.
     let newest = make_namesake(&stage, "sources-a").await;
     stage.admin.delete(CONFIG_MAP, ("sources-a", "a")).await.unwrap();
     stage.ready(GIT_REPOSITORY, target, "False", "GitOperationFailed").await;
     stage.ready(KUSTOMIZATION, target, "False", "ArtifactFailed").await;
-    let left = stored(&stage, "sources-a", "app");
+    let left = list_stored(&stage, "sources-a", "app");
     assert!(!left.contains(&new) && newest != new, "{left:?}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,7 @@ async fn what_a_source_includes_is_applied_with_it_and_a_change_of_it_too() {
     stage.ready(GIT_REPOSITORY, target, "True", "Succeeded").await;
     for (name, is_there) in [("a", true), ("b", false), ("c", true), ("d", false)] {
         let found = stage
-            .until(CONFIG_MAP, ("sources-b", name), |found| found.is_some() == is_there)
+            .wait_for(CONFIG_MAP, ("sources-b", name), |found| found.is_some() == is_there)
             .await;
         assert_eq!(found.is_some(), is_there, "{name}");
     }
@@ -146,7 +146,7 @@ async fn what_a_source_includes_is_applied_with_it_and_a_change_of_it_too() {
         .await
         .unwrap();
     stage
-        .until(CONFIG_MAP, ("sources-b", "c"), |found| {
+        .wait_for(CONFIG_MAP, ("sources-b", "c"), |found| {
             found.is_some_and(|found| found["data"]["value"] == "2")
         })
         .await;
@@ -171,5 +171,5 @@ async fn what_a_source_includes_is_applied_with_it_and_a_change_of_it_too() {
             .await;
         assert!(message.contains("includes form a cycle"), "{message}");
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -46,7 +46,7 @@ pub(crate) struct Stage {
     /// Whether repositories contain a planted secret as clear text.
     pub(crate) has_secrets_in_git: bool,
     cluster: Cluster,
-    means: ControllerContext,
+    setup: ControllerContext,
     controllers: Controllers,
 }
 
@@ -105,48 +105,48 @@ impl Stage {
     /// As [`Stage::set`], with faults before an API server over the network, too.
     pub(crate) async fn set_failing(namespace: &str) -> Self {
         let way = Way::ThroughFaults;
-        let means = ControllerContext {
+        let setup = ControllerContext {
             way,
             ..ControllerContext::default()
         };
-        Self::set_with(namespace, &[], means).await
+        Self::set_with(namespace, &[], setup).await
     }
 
     /// As [`Stage::set`], where the API server serves less to the controllers.
     pub(crate) async fn set_reduced(namespace: &str, more: &[String], reductions: &Reductions) -> Self {
-        let means = ControllerContext {
+        let setup = ControllerContext {
             way: Way::ThroughFaults,
             reductions: reductions.clone(),
             ..ControllerContext::default()
         };
-        Self::set_with(namespace, more, means).await
+        Self::set_with(namespace, more, setup).await
     }
 
     /// As [`Stage::set`], with controllers that may hold no more than this.
     pub(crate) async fn set_within(namespace: &str, budgets: Budgets) -> Self {
-        let means = ControllerContext {
+        let setup = ControllerContext {
             budgets,
             ..ControllerContext::default()
         };
-        Self::set_with(namespace, &[], means).await
+        Self::set_with(namespace, &[], setup).await
     }
 
     /// As [`Stage::set`], with references to other namespaces that an administrator allows.
     pub(crate) async fn set_granting(namespace: &str, grants: &[&str]) -> Self {
-        let means = ControllerContext {
+        let setup = ControllerContext {
             grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
             ..ControllerContext::default()
         };
-        Self::set_with(namespace, &[], means).await
+        Self::set_with(namespace, &[], setup).await
     }
 
     /// As [`Stage::set_allowing`], with artifacts of other controllers that an administrator allows.
     pub(crate) async fn set_taking(namespace: &str, more: &[String], externals: &[String]) -> Self {
-        let means = ControllerContext {
+        let setup = ControllerContext {
             externals: externals.iter().map(|grant| grant.parse().unwrap()).collect(),
             ..ControllerContext::default()
         };
-        Self::set_with(namespace, more, means).await
+        Self::set_with(namespace, more, setup).await
     }
 
     /// As [`Stage::set`], where writes are checked only by policies that the controllers maintain.
@@ -156,29 +156,29 @@ impl Stage {
 
     /// As [`Stage::set_policed`], with more addresses that an administrator allows sources to fetch from.
     pub(crate) async fn set_policed_allowing(namespace: &str, more: &[String]) -> Self {
-        let means = ControllerContext {
+        let setup = ControllerContext {
             policies: true,
             ..ControllerContext::default()
         };
-        Self::set_with(namespace, more, means).await
+        Self::set_with(namespace, more, setup).await
     }
 
     /// As [`Stage::set_policed_allowing`], with faults before an API server over the network, too.
     pub(crate) async fn set_policed_failing(namespace: &str, more: &[String]) -> Self {
-        let means = ControllerContext {
+        let setup = ControllerContext {
             policies: true,
             way: Way::ThroughFaults,
             ..ControllerContext::default()
         };
-        Self::set_with(namespace, more, means).await
+        Self::set_with(namespace, more, setup).await
     }
 
-    async fn set_with(namespace: &str, more: &[String], mut means: ControllerContext) -> Self {
+    async fn set_with(namespace: &str, more: &[String], mut setup: ControllerContext) -> Self {
         let cluster = Cluster::start().await.unwrap();
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
             .await
             .unwrap();
-        let private = GitServer::start(cluster.folder().join("private"), locked())
+        let private = GitServer::start(cluster.folder().join("private"), make_locked_options())
             .await
             .unwrap();
         for server in [&git, &private] {
@@ -186,17 +186,17 @@ impl Stage {
         }
         let allow = [&git, &private].map(|server| format!("http://{}", server.http_address()).parse().unwrap());
         let more = more.iter().map(|endpoint| endpoint.parse().unwrap());
-        means.policy = Policy {
+        setup.policy = Policy {
             allow: allow.into_iter().chain(more).collect(),
             cluster: Vec::new(),
         };
-        means.hooks.note_listener();
+        setup.hooks.note_listener();
         if program::find().is_some() {
             let [hooks, metrics] = [(); 2].map(|()| SocketAddr::from(([127, 0, 0, 1], reserve_port())));
-            means.hook_address = Some(hooks);
-            means.metrics_address = Some(metrics);
+            setup.hook_address = Some(hooks);
+            setup.metrics_address = Some(metrics);
         }
-        if means.policies {
+        if setup.policies {
             cluster.send_guard_away();
             let mut policies = policy::list_enforced_objects(&tenure_tenancy::Settings::default());
             // As an earlier version had it, which created one more policy.
@@ -206,7 +206,7 @@ impl Stage {
             }
         }
         let faults = Faults::default();
-        let controllers = start(&cluster, &means, &faults);
+        let controllers = start(&cluster, &setup, &faults);
         let stage = Self {
             admin: cluster.admin.clone(),
             git,
@@ -215,7 +215,7 @@ impl Stage {
             canary: None,
             has_secrets_in_git: false,
             cluster,
-            means,
+            setup,
             controllers,
         };
         stage.namespace(namespace).await;
@@ -292,7 +292,7 @@ impl Stage {
     }
 
     /// Waits until an object fulfils the condition, and returns it.
-    pub(crate) async fn until(
+    pub(crate) async fn wait_for(
         &self,
         kind: (&str, &str),
         target: (&str, &str),
@@ -324,7 +324,7 @@ impl Stage {
     /// Waits until the Ready condition has this status and reason, and returns its message.
     pub(crate) async fn ready(&self, kind: (&str, &str), target: (&str, &str), status: &str, reason: &str) -> String {
         let object = self
-            .until(kind, target, |object| {
+            .wait_for(kind, target, |object| {
                 let ready = object.and_then(|object| condition(object, "Ready"));
                 ready.is_some_and(|ready| ready["status"] == status && ready["reason"] == reason)
             })
@@ -337,8 +337,8 @@ impl Stage {
     }
 
     /// Waits until a Kustomization has applied this commit and is ready.
-    pub(crate) async fn applied(&self, target: (&str, &str), commit: &str) -> Value {
-        self.until(KUSTOMIZATION, target, |object| {
+    pub(crate) async fn wait_for_commit(&self, target: (&str, &str), commit: &str) -> Value {
+        self.wait_for(KUSTOMIZATION, target, |object| {
             object.is_some_and(|object| {
                 object["status"]["lastAppliedRevision"]
                     .as_str()
@@ -358,10 +358,10 @@ impl Stage {
 
     /// Sends a request to a Receiver, and returns the status of the answer.
     pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> u16 {
-        if let Some(address) = self.means.hook_address {
+        if let Some(address) = self.setup.hook_address {
             return ask(address, ("POST", path), headers, body).await.unwrap().0;
         }
-        let mut admission = match self.means.hooks.admit(path) {
+        let mut admission = match self.setup.hooks.admit(path) {
             Ok(admission) => admission,
             Err(verdict) => return verdict.describe().0,
         };
@@ -408,13 +408,13 @@ impl Stage {
 
     /// Returns the program's address for metrics, if the controllers run as the program.
     pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
-        self.means.metrics_address.filter(|_| is_program(&self.means))
+        self.setup.metrics_address.filter(|_| is_program(&self.setup))
     }
 
     /// Returns the metrics of the controllers in this process, as text.
     pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
-        self.means.figures.write(&mut text);
+        self.setup.figures.write(&mut text);
         text
     }
 
@@ -432,7 +432,7 @@ impl Stage {
 
     /// Starts controllers that were ended.
     pub(crate) fn resume(&mut self) {
-        self.controllers = start(&self.cluster, &self.means, &self.faults);
+        self.controllers = start(&self.cluster, &self.setup, &self.faults);
     }
 
     /// Returns the life of the running controllers.
@@ -460,11 +460,11 @@ impl Stage {
     /// Drops killed controllers wherever they are, and starts new ones on the same folder.
     pub(crate) fn restart_after_death(&mut self) {
         self.controllers.running.abort();
-        self.controllers = start(&self.cluster, &self.means, &self.faults);
+        self.controllers = start(&self.cluster, &self.setup, &self.faults);
     }
 
     /// Ends the controllers, waits for them, and searches for leaked secrets.
-    pub(crate) async fn end(mut self) {
+    pub(crate) async fn shut_down(mut self) {
         let figures = match &self.canary {
             Some(_) => self.figures().await,
             None => String::new(),
@@ -505,23 +505,23 @@ pub(crate) async fn request_token(who: &Admin, namespace: &str, name: &str) -> R
 }
 
 /// Checks whether the controllers can run as the program, if one is named.
-fn is_program(means: &ControllerContext) -> bool {
-    program::find().is_some() && means.way == Way::Direct && means.budgets == Budgets::default() && !means.policies
+fn is_program(setup: &ControllerContext) -> bool {
+    program::find().is_some() && setup.way == Way::Direct && setup.budgets == Budgets::default() && !setup.policies
 }
 
 /// Starts the controllers as their own ServiceAccount.
-fn start(cluster: &Cluster, means: &ControllerContext, faults: &Faults) -> Controllers {
+fn start(cluster: &Cluster, setup: &ControllerContext, faults: &Faults) -> Controllers {
     let life = Life::default();
-    if let (Some(program), true) = (program::find(), is_program(means)) {
+    if let (Some(program), true) = (program::find(), is_program(setup)) {
         let end = CancellationToken::new();
-        let told = program::Told {
-            policy: &means.policy,
-            grants: &means.grants,
-            externals: &means.externals,
-            hook_address: means.hook_address,
-            metrics_address: means.metrics_address,
+        let arguments = program::ProgramArguments {
+            policy: &setup.policy,
+            grants: &setup.grants,
+            externals: &setup.externals,
+            hook_address: setup.hook_address,
+            metrics_address: setup.metrics_address,
         };
-        let running = tokio::spawn(program::run(program, cluster, told, end.clone()));
+        let running = tokio::spawn(program::run(program, cluster, arguments, end.clone()));
         return Controllers { end, running, life };
     }
     let token = Token::new(&cluster.controller_token, None);
@@ -529,9 +529,9 @@ fn start(cluster: &Cluster, means: &ControllerContext, faults: &Faults) -> Contr
         server,
         faults: faults.clone(),
         life: life.clone(),
-        reductions: means.reductions.clone(),
+        reductions: setup.reductions.clone(),
     };
-    let connection = match (cluster.service(), cluster.configuration(), means.way) {
+    let connection = match (cluster.service(), cluster.configuration(), setup.way) {
         (Some(service), _, _) => Connection::in_process(faulty(kube::Client::new(service, "default")), token),
         (None, Some(config), Way::ThroughFaults) => {
             Connection::in_process(faulty(kube::Client::try_from(config).unwrap()), token)
@@ -543,14 +543,14 @@ fn start(cluster: &Cluster, means: &ControllerContext, faults: &Faults) -> Contr
         (None, None, _) => unreachable!(),
     };
     let mut config = Config::new(connection, cluster.folder().join("artifacts"));
-    config.platform_sources = means.policy.clone();
-    config.tenant_sources = means.policy.clone();
-    config.budgets = means.budgets;
-    config.receiver_endpoint = means.hooks.clone();
-    config.metrics = means.figures.clone();
-    config.settings.reference_grants = means.grants.clone();
-    config.settings.external_grants = means.externals.clone();
-    config.settings.has_policies = means.policies;
+    config.platform_sources = setup.policy.clone();
+    config.tenant_sources = setup.policy.clone();
+    config.budgets = setup.budgets;
+    config.receiver_endpoint = setup.hooks.clone();
+    config.metrics = setup.figures.clone();
+    config.settings.reference_grants = setup.grants.clone();
+    config.settings.external_grants = setup.externals.clone();
+    config.settings.has_policies = setup.policies;
     // So a restored policy was restored because of a watch event, and not by the interval.
     config.policy_interval = Duration::from_secs(24 * 60 * 60);
     config.reports_lanes = true;
@@ -584,7 +584,7 @@ pub(crate) async fn ask(
     Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned()))
 }
 
-fn locked() -> Options {
+fn make_locked_options() -> Options {
     Options {
         authentication: Some(HttpAuthentication::Basic {
             username: "git".to_owned(),

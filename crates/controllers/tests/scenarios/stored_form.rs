@@ -46,7 +46,7 @@ async fn what_leaves_such_a_field_in_git_leaves_the_cluster() {
     let repository = stage.repository(NAMESPACE, "app", &[("a.yaml", &files)]).await;
     stage.kustomization(NAMESPACE, "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((NAMESPACE, "app"), &first).await;
+    stage.wait_for_commit((NAMESPACE, "app"), &first).await;
     let data = async |name: &str| stage.get(SECRET, (NAMESPACE, name)).await.unwrap()["data"].clone();
     let spec = async || stage.get(DEPLOYMENT, (NAMESPACE, "web")).await.unwrap()["spec"]["template"]["spec"].clone();
     assert_eq!(data("s").await, json!({ "keep": "MQ==", "withdrawn": "c2VjcmV0" }));
@@ -55,12 +55,12 @@ async fn what_leaves_such_a_field_in_git_leaves_the_cluster() {
     let second = json!({ "keep": "2" });
     let files = write(&[secret("s", &second), secret("earlier", &second), deployment(&json!({}))]);
     let second = commit(&repository, &[("a.yaml", &files)]).await;
-    stage.applied((NAMESPACE, "app"), &second).await;
+    stage.wait_for_commit((NAMESPACE, "app"), &second).await;
     for name in ["s", "earlier"] {
         assert_eq!(data(name).await, json!({ "keep": "Mg==" }), "{name}");
     }
     assert_eq!(spec().await.get("serviceAccountName"), None);
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,11 +84,11 @@ async fn a_variable_that_kubectl_set_gets_its_value_from_elsewhere() {
     let repository = stage.repository(namespace, "app", &[("a.yaml", &files)]).await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     let live = stage.get(DEPLOYMENT, (namespace, "web")).await.unwrap();
     let variable = &live["spec"]["template"]["spec"]["containers"][0]["env"][0];
     assert_eq!(variable, &json!({ "name": "A", "valueFrom": source }));
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// Kubernetes' aggregation controller writes the rules of an aggregated role. `rules: []`, as its documentation writes the role, takes none of them away.
@@ -146,24 +146,26 @@ async fn an_aggregated_role_keeps_the_rules_that_are_added_to_it() {
     let repository = stage.repository(namespace, "app", &[("a.yaml", &files)]).await;
     stage.kustomization(namespace, "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((namespace, "app"), &first).await;
+    stage.wait_for_commit((namespace, "app"), &first).await;
     let grants = |role: Option<&Value>, resource: &str| {
         role.is_some_and(|role| role["rules"] == part(resource)["rules"] && role["aggregationRule"].is_object())
     };
     let target = ("", "stored-form-whole");
     stage
-        .until(cluster_role, target, |role| grants(role, "endpoints"))
+        .wait_for(cluster_role, target, |role| grants(role, "endpoints"))
         .await;
     // Both change in one commit. The role has the old rules or the new ones, and never none.
     let files = write(&[whole(json!({ "changed": "yes" })), part("services")]);
     let second = commit(&repository, &[("a.yaml", &files)]).await;
-    stage.applied((namespace, "app"), &second).await;
+    stage.wait_for_commit((namespace, "app"), &second).await;
     let role = stage.get(cluster_role, target).await;
     assert!(
         grants(role.as_ref(), "endpoints") || grants(role.as_ref(), "services"),
         "{role:#?}"
     );
-    let role = stage.until(cluster_role, target, |role| grants(role, "services")).await;
+    let role = stage
+        .wait_for(cluster_role, target, |role| grants(role, "services"))
+        .await;
     let role = role.unwrap();
     assert_eq!(role["metadata"]["labels"]["changed"], "yes");
     // Nobody but the aggregation controller has set the rules.
@@ -177,5 +179,5 @@ async fn an_aggregated_role_keeps_the_rules_that_are_added_to_it() {
     assert_eq!(condition(&kustomization, "Contested"), None);
     let bound = (version.as_str(), "ClusterRoleBinding");
     stage.admin.delete(bound, ("", namespace)).await.unwrap();
-    stage.end().await;
+    stage.shut_down().await;
 }

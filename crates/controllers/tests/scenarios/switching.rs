@@ -51,7 +51,7 @@ async fn make_repository(stage: &Stage) -> tenure_git_server::Repository {
 }
 
 /// Returns the current objects, by kind and name.
-async fn look(stage: &Stage) -> Vec<Value> {
+async fn read_objects(stage: &Stage) -> Vec<Value> {
     let mut found = Vec::new();
     for (kind, name) in OBJECTS {
         found.extend(stage.get(kind, (NAMESPACE, name)).await);
@@ -123,8 +123,8 @@ async fn reconcile(stage: &Stage, token: &str, commit: &str) {
             status["lastHandledReconcileAt"] == token && revision.ends_with(commit)
         })
     };
-    stage.until(KUSTOMIZATION, (NAMESPACE, "app"), is_handled).await;
-    stage.applied((NAMESPACE, "app"), commit).await;
+    stage.wait_for(KUSTOMIZATION, (NAMESPACE, "app"), is_handled).await;
+    stage.wait_for_commit((NAMESPACE, "app"), commit).await;
 }
 
 /// Removes an object from the repository, and changes another.
@@ -134,9 +134,9 @@ async fn change(repository: &tenure_git_server::Repository, value: &str) -> Stri
 
 async fn check_after_drop(stage: &Stage, before: &[Value]) {
     stage
-        .until(CONFIG_MAP, (NAMESPACE, "dropped"), |object| object.is_none())
+        .wait_for(CONFIG_MAP, (NAMESPACE, "dropped"), |object| object.is_none())
         .await;
-    let after = look(stage).await;
+    let after = read_objects(stage).await;
     check_same(before, &after, &["keys", "web"]);
     let uid = |objects: &[Value]| {
         let kept = objects
@@ -159,15 +159,19 @@ async fn what_flux_left_is_adopted_as_it_is() {
     for object in &recorded {
         leave(&stage, object).await;
     }
-    let before = look(&stage).await;
+    let before = read_objects(&stage).await;
     assert_eq!(before.len(), OBJECTS.len());
     stage.resume();
     reconcile(&stage, "by-tenure", &first).await;
-    check_same(&before, &look(&stage).await, &["kept", "dropped", "keys", "web"]);
+    check_same(
+        &before,
+        &read_objects(&stage).await,
+        &["kept", "dropped", "keys", "web"],
+    );
     let second = change(&repository, "2").await;
     reconcile(&stage, "by-tenure-again", &second).await;
     check_after_drop(&stage, &before).await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// Creates an object as it was recorded, with the owners of its fields.
@@ -285,7 +289,7 @@ async fn flux_hands_over_and_takes_back() {
     reconcile(&stage, "by-flux", &first).await;
     drop(flux);
 
-    let before = look(&stage).await;
+    let before = read_objects(&stage).await;
     if std::env::var_os("TENURE_RECORD").is_some() {
         let mut recorded = before.clone();
         recorded.extend(stage.get(KUSTOMIZATION, (NAMESPACE, "app")).await);
@@ -294,17 +298,21 @@ async fn flux_hands_over_and_takes_back() {
     }
     stage.resume();
     reconcile(&stage, "by-tenure", &first).await;
-    check_same(&before, &look(&stage).await, &["kept", "dropped", "keys", "web"]);
+    check_same(
+        &before,
+        &read_objects(&stage).await,
+        &["kept", "dropped", "keys", "web"],
+    );
     let second = change(&repository, "2").await;
     reconcile(&stage, "by-tenure-again", &second).await;
     check_after_drop(&stage, &before).await;
 
     // And back.
     stage.pause().await;
-    let before = look(&stage).await;
+    let before = read_objects(&stage).await;
     let flux = FluxControllers::start(&folder, &storage);
     reconcile(&stage, "by-flux-again", &second).await;
-    let after = look(&stage).await;
+    let after = read_objects(&stage).await;
     for (before, after) in before.iter().zip(&after) {
         for path in ["/metadata/uid", "/metadata/generation", "/spec", "/data"] {
             assert_eq!(after.pointer(path), before.pointer(path), "{before:#}");
@@ -317,12 +325,12 @@ async fn flux_hands_over_and_takes_back() {
     // Flux tracks all objects, and removes them with the Kustomization.
     stage.admin.delete(KUSTOMIZATION, (NAMESPACE, "app")).await.unwrap();
     stage
-        .until(KUSTOMIZATION, (NAMESPACE, "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, (NAMESPACE, "app"), |object| object.is_none())
         .await;
     for (kind, name) in OBJECTS {
-        stage.until(kind, (NAMESPACE, name), |object| object.is_none()).await;
+        stage.wait_for(kind, (NAMESPACE, name), |object| object.is_none()).await;
     }
     drop(flux);
     stage.resume();
-    stage.end().await;
+    stage.shut_down().await;
 }

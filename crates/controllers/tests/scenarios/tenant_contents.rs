@@ -45,10 +45,10 @@ async fn what_bounds_namespaces_is_written_put_back_and_taken_away() {
             (RESOURCE_QUOTA, "capsule-bound-0"),
             (RESOURCE_QUOTA, "capsule-bound-1"),
         ] {
-            stage.until(kind, (namespace, name), |object| object.is_some()).await;
+            stage.wait_for(kind, (namespace, name), |object| object.is_some()).await;
         }
         stage
-            .until(NAMESPACE, ("", namespace), |object| {
+            .wait_for(NAMESPACE, ("", namespace), |object| {
                 let metadata = &object.unwrap()["metadata"];
                 let node = &metadata["annotations"]["scheduler.alpha.kubernetes.io/node-selector"];
                 metadata["labels"]["cost"] == "42" && node == "pool=blue"
@@ -67,13 +67,13 @@ async fn what_bounds_namespaces_is_written_put_back_and_taken_away() {
     let edit = json!({ "spec": { "podSelector": { "matchLabels": { "none": "such" } } } });
     stage.admin.patch(NETWORK_POLICY, target, edit).await.unwrap();
     stage
-        .until(NETWORK_POLICY, target, |policy| {
+        .wait_for(NETWORK_POLICY, target, |policy| {
             policy.is_some_and(|policy| policy["spec"]["podSelector"] == json!({}))
         })
         .await;
     stage.admin.delete(RESOURCE_QUOTA, target).await.unwrap();
     stage
-        .until(RESOURCE_QUOTA, target, |quota| {
+        .wait_for(RESOURCE_QUOTA, target, |quota| {
             quota.is_some_and(|quota| quota["spec"]["hard"] == json!({ "limits.cpu": "8", "pods": "10" }))
         })
         .await;
@@ -97,10 +97,12 @@ async fn what_bounds_namespaces_is_written_put_back_and_taken_away() {
         (RESOURCE_QUOTA, "capsule-bound-0"),
         (RESOURCE_QUOTA, "capsule-bound-1"),
     ] {
-        stage.until(kind, ("bound-dev", name), |object| object.is_none()).await;
+        stage
+            .wait_for(kind, ("bound-dev", name), |object| object.is_none())
+            .await;
     }
     stage
-        .until(NAMESPACE, ("", "bound-dev"), |object| {
+        .wait_for(NAMESPACE, ("", "bound-dev"), |object| {
             let metadata = &object.unwrap()["metadata"];
             let annotations = &metadata["annotations"]["scheduler.alpha.kubernetes.io/node-selector"];
             metadata["labels"]["cost"].is_null() && metadata["labels"]["of"].is_null() && annotations.is_null()
@@ -111,5 +113,5 @@ async fn what_bounds_namespaces_is_written_put_back_and_taken_away() {
     assert_eq!(labels(&dev)["capsule.clastix.io/tenant"], "bound");
     let foreign = stage.get(RESOURCE_QUOTA, ("bound-dev", "capsule-bound-9")).await;
     assert!(foreign.is_some(), "it is an administrator's");
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -22,12 +22,12 @@ pub(crate) async fn adopt(stage: &Stage, tenant: &str, namespace: &str) {
     eventually(SOON, async || {
         let held: Tenant = serde_json::from_value(stage.get(TENANT, ("", tenant)).await.unwrap()).unwrap();
         let facts = TenantFacts::from(&held);
-        let realm = TenancyFacts {
+        let tenancy = TenancyFacts {
             tenants: vec![facts.clone()],
             ..TenancyFacts::default()
         };
         let object = stage.get(NAMESPACE, ("", namespace)).await.unwrap();
-        let adoption = adoption::plan_adoption(&realm, &facts, &object).unwrap();
+        let adoption = adoption::plan_adoption(&tenancy, &facts, &object).unwrap();
         if let Some(patch) = adoption.patch {
             stage.admin.patch(NAMESPACE, ("", namespace), patch).await?;
         }
@@ -52,14 +52,14 @@ pub(crate) async fn tenant(stage: &Stage, name: &str) {
         .await
         .unwrap();
     stage
-        .until(TENANT, ("", name), |tenant| {
+        .wait_for(TENANT, ("", name), |tenant| {
             tenant
                 .and_then(|tenant| condition(tenant, "Ready"))
                 .is_some_and(|ready| ready["status"] == "True")
         })
         .await;
     stage
-        .until(("v1", "ServiceAccount"), (name, &format!("{name}-gitops")), |account| {
+        .wait_for(("v1", "ServiceAccount"), (name, &format!("{name}-gitops")), |account| {
             account.is_some()
         })
         .await;
@@ -96,7 +96,7 @@ pub(crate) async fn surface(
 
 pub(crate) async fn surface_ready(stage: &Stage, target: (&str, &str)) -> Value {
     stage
-        .until(SURFACE, target, |surface| {
+        .wait_for(SURFACE, target, |surface| {
             surface
                 .and_then(|surface| condition(surface, "Ready"))
                 .is_some_and(|ready| ready["status"] == "True")
@@ -120,16 +120,16 @@ async fn a_surface_is_reconciled_as_its_tenant_and_leaves_what_runs() {
 
     stage.admin.delete(SURFACE, ("blue", "apps")).await.unwrap();
     stage
-        .until(KUSTOMIZATION, ("blue", "apps-app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, ("blue", "apps-app"), |object| object.is_none())
         .await;
     stage
-        .until(GIT_REPOSITORY, ("blue", "apps-app"), |object| object.is_none())
+        .wait_for(GIT_REPOSITORY, ("blue", "apps-app"), |object| object.is_none())
         .await;
     assert!(
         stage.get(CONFIG_MAP, ("blue", "a")).await.is_some(),
         "a tenant's deletionPolicy is Orphan"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -177,7 +177,7 @@ async fn what_a_tenant_may_not_is_refused_with_a_reason() {
     for (name, _, _, _, expected) in &escapes {
         let kustomization = format!("{name}-app");
         let refused = stage
-            .until(KUSTOMIZATION, ("red", &kustomization), |object| {
+            .wait_for(KUSTOMIZATION, ("red", &kustomization), |object| {
                 object
                     .and_then(|object| condition(object, "Ready"))
                     .is_some_and(|ready| {
@@ -206,7 +206,7 @@ async fn what_a_tenant_may_not_is_refused_with_a_reason() {
         .unwrap();
     let message = stage.ready(SURFACE, ("red", "chosen"), "False", "AccessDenied").await;
     assert!(message.contains("serviceAccountName"), "{message}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -228,7 +228,7 @@ async fn a_forged_status_moves_nothing() {
         .await;
     stage.kustomization("tenants-c", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("tenants-c", "app"), &first).await;
+    stage.wait_for_commit(("tenants-c", "app"), &first).await;
     let forged = json!({ "status": { "inventory": { "entries": [{ "id": "tenants-c-victim_precious__ConfigMap", "v": "v1" }] } } });
     stage
         .admin
@@ -237,12 +237,12 @@ async fn a_forged_status_moves_nothing() {
         .unwrap();
     let second = crate::stage::commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
     stage
-        .until(CONFIG_MAP, ("tenants-c", "a"), |object| {
+        .wait_for(CONFIG_MAP, ("tenants-c", "a"), |object| {
             object.is_some_and(|object| object["data"]["value"] == "2")
         })
         .await;
     stage
-        .until(KUSTOMIZATION, ("tenants-c", "app"), |object| {
+        .wait_for(KUSTOMIZATION, ("tenants-c", "app"), |object| {
             object.is_some_and(|object| {
                 object["status"]["lastAttemptedRevision"]
                     .as_str()
@@ -263,5 +263,5 @@ async fn a_forged_status_moves_nothing() {
         message,
         "can't access 'GitRepository/tenants-c/app', cross-namespace references have been blocked"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -203,7 +203,7 @@ async fn nobody_is_asked_about_what_is_written_by_hand() {
 }
 
 #[tokio::test]
-async fn who_is_not_let_in_is_told_so_and_not_what_was_shown() {
+async fn refused_credentials_are_reported_without_their_value() {
     for kind in [HostKind::Gitlab, HostKind::Github, HostKind::Gitea] {
         let bed = Bed::new(kind).await;
         let secret = "a-token-that-nobody-knows";

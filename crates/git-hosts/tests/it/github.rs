@@ -105,7 +105,7 @@ async fn an_app_manages_keys_with_one_token_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_app_that_is_not_let_in_is_told_so() {
+async fn an_unknown_app_is_reported_as_unauthenticated() {
     let bed = Bed::new(HostKind::Github).await;
     let unknown = make_app(&bed, 7);
     let (key, _) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/1");

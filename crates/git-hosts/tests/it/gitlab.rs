@@ -148,7 +148,7 @@ async fn who_may_not_is_refused_before_anything_happens() {
 }
 
 #[tokio::test]
-async fn an_authoriser_that_is_over_is_told_apart() {
+async fn an_expired_authoriser_is_distinguished() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let end: Timestamp = "2031-01-01T00:00:00Z".parse().unwrap();
     let token = bed.forge.authorise(bed.owner, &["api"], Some(end));

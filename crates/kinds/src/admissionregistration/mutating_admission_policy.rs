@@ -7,7 +7,7 @@ use crate::kind::Kind;
 pub(super) static MUTATING_ADMISSION_POLICY: Kind = Kind {
     judges_requests: true,
     cells: |object, now| show(object, "/spec/mutations", now),
-    ..Kind::named(
+    ..Kind::new(
         "admissionregistration.k8s.io",
         "MutatingAdmissionPolicy",
         "mutatingadmissionpolicies",

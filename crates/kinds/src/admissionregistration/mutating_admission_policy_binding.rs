@@ -7,7 +7,7 @@ use crate::kind::Kind;
 pub(super) static MUTATING_ADMISSION_POLICY_BINDING: Kind = Kind {
     judges_requests: true,
     cells: show,
-    ..Kind::named(
+    ..Kind::new(
         "admissionregistration.k8s.io",
         "MutatingAdmissionPolicyBinding",
         "mutatingadmissionpolicybindings",

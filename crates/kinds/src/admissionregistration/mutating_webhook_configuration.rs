@@ -22,7 +22,7 @@ pub(super) static MUTATING_WEBHOOK_CONFIGURATION: Kind = Kind {
             cells::format_age(object, now),
         ]
     },
-    ..Kind::named(
+    ..Kind::new(
         "admissionregistration.k8s.io",
         "MutatingWebhookConfiguration",
         "mutatingwebhookconfigurations",

@@ -55,7 +55,7 @@ struct ParamResource {
 }
 
 impl ParamResource {
-    fn of(admitted: &Admitted<'_>, kind: &Value) -> Self {
+    fn from_kind(admitted: &Admitted<'_>, kind: &Value) -> Self {
         let api_version = get_text(kind, "apiVersion");
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = (admitted.plural_of)(group, version, get_text(kind, "kind"));
@@ -79,13 +79,13 @@ impl ParamResource {
     fn allows(&self, admitted: &Admitted<'_>, verb: &str, namespace: &str, name: &str) -> bool {
         let attributes = Attributes::resource(verb, &self.group, &self.version, &self.resource)
             .in_namespace(namespace)
-            .named(name);
+            .with_name(name);
         admitted.rights.authorize(admitted.request.user, &attributes).allowed
     }
 }
 
 fn refuse_policy(admitted: &Admitted<'_>, kind: &Value) -> Option<String> {
-    if ParamResource::of(admitted, kind).allows(admitted, "get", "*", "*") {
+    if ParamResource::from_kind(admitted, kind).allows(admitted, "get", "*", "*") {
         return None;
     }
     Some(format!(
@@ -106,7 +106,7 @@ fn refuse_binding(admitted: &Admitted<'_>, binding: &Value, reference: &Value) -
         .objects
         .get(GROUP, "validatingadmissionpolicies", None, policy_name);
     let kind = policy.as_ref().and_then(|policy| policy.pointer("/spec/paramKind"));
-    let wanted = kind.map_or_else(ParamResource::anything, |kind| ParamResource::of(admitted, kind));
+    let wanted = kind.map_or_else(ParamResource::anything, |kind| ParamResource::from_kind(admitted, kind));
     let name = get_text(reference, "name");
     let verb = if name.is_empty() { "list" } else { "get" };
     if wanted.allows(admitted, verb, get_text(reference, "namespace"), name) {

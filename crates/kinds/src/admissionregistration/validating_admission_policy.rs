@@ -19,7 +19,7 @@ pub(super) static VALIDATING_ADMISSION_POLICY: Kind = Kind {
     validate_update: |value, old, errors| policies::validate_policy(value, Some(old), errors),
     validate_status: |value, _, errors| policies::policy_status(value, errors),
     cells: |object, now| show(object, "/spec/validations", now),
-    ..Kind::named(
+    ..Kind::new(
         "admissionregistration.k8s.io",
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",

@@ -15,7 +15,7 @@ pub(super) static VALIDATING_ADMISSION_POLICY_BINDING: Kind = Kind {
     check_rights: rights::check_binding,
     validate: policies::validate_binding,
     cells: show,
-    ..Kind::named(
+    ..Kind::new(
         "admissionregistration.k8s.io",
         "ValidatingAdmissionPolicyBinding",
         "validatingadmissionpolicybindings",

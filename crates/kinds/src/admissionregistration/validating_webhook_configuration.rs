@@ -18,7 +18,7 @@ pub(super) static VALIDATING_WEBHOOK_CONFIGURATION: Kind = Kind {
             cells::format_age(object, now),
         ]
     },
-    ..Kind::named(
+    ..Kind::new(
         "admissionregistration.k8s.io",
         "ValidatingWebhookConfiguration",
         "validatingwebhookconfigurations",

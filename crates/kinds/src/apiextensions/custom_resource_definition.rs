@@ -30,7 +30,7 @@ pub(super) static CUSTOM_RESOURCE_DEFINITION: Kind = Kind {
     },
     defaults: |_, object| fill_in(object),
     warnings: |object, _| customresources::list_warnings(object),
-    ..Kind::named(
+    ..Kind::new(
         customresources::GROUP,
         "CustomResourceDefinition",
         customresources::PLURAL,

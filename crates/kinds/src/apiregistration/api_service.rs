@@ -9,7 +9,7 @@ use crate::table::cells;
 /// APIServices.
 pub(super) static API_SERVICE: Kind = Kind {
     cells: show,
-    ..Kind::named("apiregistration.k8s.io", "APIService", "apiservices")
+    ..Kind::new("apiregistration.k8s.io", "APIService", "apiservices")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -13,7 +13,7 @@ pub(super) static CONTROLLER_REVISION: Kind = Kind {
     validate_create: |value, errors| validate_data(value, None, errors),
     validate_update: |value, old, errors| validate_data(value, Some(old), errors),
     cells: show,
-    ..Kind::named("apps", "ControllerRevision", "controllerrevisions")
+    ..Kind::new("apps", "ControllerRevision", "controllerrevisions")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

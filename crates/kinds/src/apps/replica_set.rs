@@ -36,7 +36,7 @@ pub(super) static REPLICA_SET: Kind = Kind {
     validate_status: |value, old, errors| validate_counts(&COUNTS, value, old, errors),
     warnings: template::warnings_of_changed_generation,
     cells: show_replicas,
-    ..Kind::named("apps", "ReplicaSet", "replicasets")
+    ..Kind::new("apps", "ReplicaSet", "replicasets")
 };
 
 static NOTHING: Value = Value::Null;

@@ -68,7 +68,7 @@ pub fn find_schema(api_version: &str, kind: &str) -> Option<KindSchema> {
 /// Returns the schema of a kind whose value the caller already has.
 #[must_use]
 pub fn schema_of(behavior: &'static Kind, api_version: &str, kind: &str) -> Option<KindSchema> {
-    let definition = BuiltinSchemas::shared().type_of(api_version, kind)?;
+    let definition = BuiltinSchemas::instance().type_of(api_version, kind)?;
     Some(KindSchema::new(behavior, api_version, kind, definition))
 }
 

@@ -18,7 +18,7 @@ pub(super) static LEASE: Kind = Kind {
         let holder = cells::get_text(object, "/spec/holderIdentity");
         vec![cells::name_cell(object), holder.into(), cells::format_age(object, now)]
     },
-    ..Kind::named("coordination.k8s.io", "Lease", "leases")
+    ..Kind::new("coordination.k8s.io", "Lease", "leases")
 };
 
 /// Fields of an election that Kubernetes has switched off.

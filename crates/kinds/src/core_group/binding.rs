@@ -5,5 +5,5 @@ use crate::kind::{Action, Kind};
 /// Bindings.
 pub(super) static BINDING: Kind = Kind {
     action: |subresource| subresource.is_none().then_some(Action::Bind),
-    ..Kind::named("", "Binding", "bindings")
+    ..Kind::new("", "Binding", "bindings")
 };

@@ -8,7 +8,7 @@ use crate::table::cells;
 /// ComponentStatuses.
 pub(super) static COMPONENT_STATUS: Kind = Kind {
     cells: |object, _| show(object),
-    ..Kind::named("", "ComponentStatus", "componentstatuses")
+    ..Kind::new("", "ComponentStatus", "componentstatuses")
 };
 
 fn show(object: &Value) -> Vec<Value> {

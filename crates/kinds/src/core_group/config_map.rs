@@ -13,7 +13,7 @@ pub(super) static CONFIG_MAP: Kind = Kind {
     validate_update: data::check_immutable,
     cells: show,
     is_counted_by_plural: true,
-    ..Kind::named("", "ConfigMap", "configmaps")
+    ..Kind::new("", "ConfigMap", "configmaps")
 };
 
 fn measure_value(field: &str, text: &str) -> usize {

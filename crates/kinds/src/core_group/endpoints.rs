@@ -17,7 +17,7 @@ pub(super) static ENDPOINTS: Kind = Kind {
     defaults: |_, object| fill_in(object),
     validate,
     cells: show,
-    ..Kind::named("", "Endpoints", "endpoints")
+    ..Kind::new("", "Endpoints", "endpoints")
 };
 
 fn fill_in(object: &mut Map<String, Value>) {

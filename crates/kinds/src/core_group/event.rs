@@ -30,7 +30,7 @@ pub(super) static EVENT: Kind = Kind {
     is_created_by_update: true,
     validate_create: validate,
     cells: show,
-    ..Kind::named("", "Event", "events")
+    ..Kind::new("", "Event", "events")
 };
 
 /// The names of an Event's fields in v1 and in events.k8s.io/v1.

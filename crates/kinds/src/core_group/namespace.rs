@@ -25,7 +25,7 @@ pub(super) static NAMESPACE: Kind = Kind {
     validate_status: |value, _, errors| validate_phase(value, errors),
     warnings: |new, old| warn_of_pod_security(new, old).into_iter().collect(),
     cells: show,
-    ..Kind::named("", "Namespace", "namespaces")
+    ..Kind::new("", "Namespace", "namespaces")
 };
 
 /// The label that lets selectors name a namespace.
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pod_security_labels_are_said_to_be_stored_only() {
+    fn pod_security_labels_cause_a_warning() {
         let namespace = |level: Option<&str>| json!({ "metadata": { "labels": { POD_SECURITY_LABEL: level } } });
         let warn = |new: Option<&str>, old: Option<Option<&str>>| {
             warn_of_pod_security(&namespace(new), old.map(namespace).as_ref()).is_some()

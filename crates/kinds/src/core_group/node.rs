@@ -20,7 +20,7 @@ pub(super) static NODE: Kind = Kind {
         }
     },
     cells: show,
-    ..Kind::named("", "Node", "nodes")
+    ..Kind::new("", "Node", "nodes")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -22,7 +22,7 @@ pub(super) static POD_TEMPLATE: Kind = Kind {
         template::warnings_at(object, "/template")
     },
     cells: |object, _| show(object),
-    ..Kind::named("", "PodTemplate", "podtemplates")
+    ..Kind::new("", "PodTemplate", "podtemplates")
 };
 
 fn show(object: &Value) -> Vec<Value> {

@@ -48,7 +48,7 @@ pub(super) static REPLICATION_CONTROLLER: Kind = Kind {
     },
     cells: show_replicas,
     is_counted_by_plural: true,
-    ..Kind::named("", "ReplicationController", "replicationcontrollers")
+    ..Kind::new("", "ReplicationController", "replicationcontrollers")
 };
 
 fn fill_in(object: &mut Map<String, Value>) {

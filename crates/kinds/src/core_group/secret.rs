@@ -27,7 +27,7 @@ pub(super) static SECRET: Kind = Kind {
     },
     cells: show,
     is_counted_by_plural: true,
-    ..Kind::named("", "Secret", "secrets")
+    ..Kind::new("", "Secret", "secrets")
 };
 
 /// Converts `stringData` into `data`. `stringData` is never stored.

@@ -7,5 +7,5 @@ use crate::table::name_and_age;
 pub(super) static SERVICE_ACCOUNT: Kind = Kind {
     is_answered_when_deleted: true,
     cells: name_and_age,
-    ..Kind::named("", "ServiceAccount", "serviceaccounts")
+    ..Kind::new("", "ServiceAccount", "serviceaccounts")
 };

@@ -72,7 +72,7 @@ fn item_key(node: &Node, item: &Value) -> Value {
 pub(super) struct Correlated<'a>(HashMap<Value, &'a Value>);
 
 impl<'a> Correlated<'a> {
-    pub(super) fn of(node: &Node, old: Option<&'a Value>) -> Self {
+    pub(super) fn from_items(node: &Node, old: Option<&'a Value>) -> Self {
         let mut by_key = HashMap::new();
         if node.list_type == Some(ListType::Map) {
             for item in old.and_then(Value::as_array).into_iter().flatten() {

@@ -54,7 +54,7 @@ pub static CUSTOM: Kind = Kind {
     generation: Generation::Counted,
     status_writes_metadata: false,
     warnings: object_warnings,
-    ..Kind::named("", "", "")
+    ..Kind::new("", "", "")
 };
 
 /// Returns the stored definitions.

@@ -38,7 +38,7 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// Adds a built-in definition and all definitions that it refers to.
 fn add_builtin(name: &str, schemas: &mut Map<String, Value>) {
-    let wanted = BuiltinSchemas::shared().openapi_definition(name);
+    let wanted = BuiltinSchemas::instance().openapi_definition(name);
     for (name, mut schema) in wanted {
         strip_facts(&mut schema);
         schemas.entry(name).or_insert(schema);

@@ -79,7 +79,7 @@ fn prune_value(node: &Node, value: &mut Value, path: &ValuePath<'_>, unknown: &m
 
 /// Prunes the metadata of an embedded object to the known metadata fields.
 fn embedded_metadata(value: &mut Value, path: &ValuePath<'_>, unknown: &mut Faults) {
-    let (Value::Object(metadata), Some(known)) = (value, BuiltinSchemas::shared().definition(OBJECT_META)) else {
+    let (Value::Object(metadata), Some(known)) = (value, BuiltinSchemas::instance().definition(OBJECT_META)) else {
         return;
     };
     metadata.retain(|name, _| {

@@ -238,7 +238,7 @@ impl RuleTree {
                         return;
                     }
                     let counterpart = self.item_key(item).and_then(|keys| counterparts.get(&keys).copied());
-                    let before = before.below(item, counterpart, self.list_keys.is_some());
+                    let before = before.values_below(item, counterpart, self.list_keys.is_some());
                     rules.check_at(item, counterpart, &at.item(index), before, run);
                 }
             }
@@ -253,7 +253,7 @@ impl RuleTree {
                         return;
                     }
                     let counterpart = old.and_then(|old| old.get(name));
-                    let before = before.below(inner, counterpart, true);
+                    let before = before.values_below(inner, counterpart, true);
                     rules.check_at(inner, counterpart, &path, before, run);
                 }
             }
@@ -420,7 +420,7 @@ fn trim_message(message: &str) -> Option<String> {
 
 impl<'a> Before<'a> {
     /// Returns the known old values one level below.
-    fn below(self, value: &'a Value, counterpart: Option<&'a Value>, correlates: bool) -> Self {
+    fn values_below(self, value: &'a Value, counterpart: Option<&'a Value>, correlates: bool) -> Self {
         if self.own.is_none() {
             return self;
         }

@@ -16,7 +16,7 @@ pub(super) struct ScaleChecks {
 
 impl ScaleChecks {
     /// Returns the places of a definition's version; `None` if it has no scale subresource.
-    pub(super) fn of(version: &Value) -> Option<Self> {
+    pub(super) fn from_version(version: &Value) -> Option<Self> {
         let scale = version.pointer("/subresources/scale")?;
         let path = |key: &str| Some(scale.get(key)?.as_str()?.to_owned()).filter(|path| !path.is_empty());
         Some(Self {

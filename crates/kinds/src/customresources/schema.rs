@@ -43,7 +43,7 @@ impl CustomSchema {
             version: version_name.to_owned(),
             root,
             rules: RuleTree::parse(&schema),
-            scale: ScaleChecks::of(version),
+            scale: ScaleChecks::from_version(version),
         })
     }
 
@@ -125,7 +125,7 @@ impl CustomSchema {
 
 /// Converts the metadata of an object of this kind and version into the form of its type. Returns the fields that the type lacks.
 pub fn read_metadata(kind: &str, version: &str, object: &mut Map<String, Value>) -> Result<Vec<String>, DecodeError> {
-    let Some(definition) = BuiltinSchemas::shared().definition(OBJECT_META) else {
+    let Some(definition) = BuiltinSchemas::instance().definition(OBJECT_META) else {
         return Ok(Vec::new());
     };
     let metadata = object.remove("metadata").unwrap_or_else(|| Value::Object(Map::new()));

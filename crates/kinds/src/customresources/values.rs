@@ -159,7 +159,7 @@ fn check_array(node: &Node, value: &Value, old: Option<&Value>, path: &ValuePath
     }
     if let Some(inner) = &node.items {
         // Items correlate by their keys. Without keys, the old item is unknown.
-        let correlated = Correlated::of(node, old);
+        let correlated = Correlated::from_items(node, old);
         for (index, item) in items.iter().enumerate() {
             checkpoint();
             let old = correlated.find(node, item);

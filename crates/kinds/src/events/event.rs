@@ -27,7 +27,7 @@ pub(super) static EVENT: Kind = Kind {
     is_created_by_update: true,
     validate_create: validate,
     cells: event::show,
-    ..Kind::named("events.k8s.io", "Event", "events")
+    ..Kind::new("events.k8s.io", "Event", "events")
 };
 
 /// Checks an Event of `events.k8s.io`. Errors use the older names of renamed fields.

@@ -130,7 +130,7 @@ pub struct Rule {
 impl Rule {
     /// Creates a rule without an effect.
     #[must_use]
-    pub const fn of(plugin: Plugin) -> Self {
+    pub const fn new(plugin: Plugin) -> Self {
         Self {
             plugin,
             awaits: |_, _| None,

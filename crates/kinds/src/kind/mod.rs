@@ -1,7 +1,7 @@
 //! A kind as one value: its facts beside its types, and its differences on the way into the store.
 //!
 //! This module defines the form of that value, the behavior that all kinds share, and the resource that carries the value. Each built-in
-//! kind sets its own fields in one file of its group's folder (`apps/deployment.rs`) and takes the rest from [`Kind::named`]. All custom
+//! kind sets its own fields in one file of its group's folder (`apps/deployment.rs`) and takes the rest from [`Kind::new`]. All custom
 //! kinds share [`crate::customresources::CUSTOM`]. No code in this module depends on a single kind.
 
 mod admission;
@@ -198,7 +198,7 @@ pub struct Kind {
 
 impl Kind {
     /// Creates a kind without special rules.
-    pub const fn named(group: &'static str, name: &'static str, plural: &'static str) -> Self {
+    pub const fn new(group: &'static str, name: &'static str, plural: &'static str) -> Self {
         Self {
             group,
             name,
@@ -269,4 +269,4 @@ impl Kind {
 }
 
 /// A built-in kind without special rules.
-pub static PLAIN: Kind = Kind::named("", "", "");
+pub static PLAIN: Kind = Kind::new("", "", "");

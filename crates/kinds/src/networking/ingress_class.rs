@@ -22,7 +22,7 @@ pub(super) static INGRESS_CLASS: Kind = Kind {
     validate,
     validate_update,
     cells: show,
-    ..Kind::named("networking.k8s.io", "IngressClass", "ingressclasses")
+    ..Kind::new("networking.k8s.io", "IngressClass", "ingressclasses")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

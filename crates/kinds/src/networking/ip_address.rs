@@ -9,7 +9,7 @@ use crate::table::cells;
 /// IPAddresses.
 pub(super) static IP_ADDRESS: Kind = Kind {
     cells: show,
-    ..Kind::named("networking.k8s.io", "IPAddress", "ipaddresses")
+    ..Kind::new("networking.k8s.io", "IPAddress", "ipaddresses")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -32,7 +32,7 @@ pub(super) static NETWORK_POLICY: Kind = Kind {
             cells::format_age(object, now),
         ]
     },
-    ..Kind::named("networking.k8s.io", "NetworkPolicy", "networkpolicies")
+    ..Kind::new("networking.k8s.io", "NetworkPolicy", "networkpolicies")
 };
 
 static NOTHING: Value = Value::Null;

@@ -9,5 +9,5 @@ pub(super) static SERVICE_CIDR: Kind = Kind {
         let ranges = cells::join_texts(object, "/spec/cidrs");
         vec![cells::name_cell(object), ranges.into(), cells::format_age(object, now)]
     },
-    ..Kind::named("networking.k8s.io", "ServiceCIDR", "servicecidrs")
+    ..Kind::new("networking.k8s.io", "ServiceCIDR", "servicecidrs")
 };

@@ -24,7 +24,7 @@ pub(super) static RUNTIME_CLASS: Kind = Kind {
         let handler = cells::get_text(object, "/handler");
         vec![cells::name_cell(object), handler.into(), cells::format_age(object, now)]
     },
-    ..Kind::named("node.k8s.io", "RuntimeClass", "runtimeclasses")
+    ..Kind::new("node.k8s.io", "RuntimeClass", "runtimeclasses")
 };
 
 static NOTHING: Value = Value::Null;

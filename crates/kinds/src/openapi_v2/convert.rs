@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemas_are_said_in_the_words_of_version_2() {
+    fn schemas_are_converted_to_version_2() {
         for (given, expect) in [
             (
                 json!({"allOf": [{"$ref": "#/components/schemas/a.B"}], "default": {}, "description": "text"}),

@@ -24,7 +24,7 @@ pub(super) static POD_DISRUPTION_BUDGET: Kind = Kind {
     validate,
     validate_status: |value, _, errors| validate_status(value, errors),
     cells: show,
-    ..Kind::named("policy", "PodDisruptionBudget", "poddisruptionbudgets")
+    ..Kind::new("policy", "PodDisruptionBudget", "poddisruptionbudgets")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

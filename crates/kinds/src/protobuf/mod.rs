@@ -123,7 +123,7 @@ fn find_definition(api_version: &str, kind: &str) -> Result<String, ProtobufErro
     if kind == "DeleteOptions" {
         return Ok("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions".to_owned());
     }
-    let name = BuiltinSchemas::shared().definition_name(api_version, kind);
+    let name = BuiltinSchemas::instance().definition_name(api_version, kind);
     let name = name.filter(|name| messages::is_known(name));
     name.map(|name| name.to_owned())
         .ok_or_else(|| ProtobufError::UnknownKind {

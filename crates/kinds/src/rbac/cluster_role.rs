@@ -11,5 +11,5 @@ pub(super) static CLUSTER_ROLE: Kind = Kind {
     is_created_by_update: true,
     write_nulls: |_, object, stored| defaults::null_unless_set(object, "rules", stored),
     validate: |value, errors| rules::validate(value, false, errors),
-    ..Kind::named("rbac.authorization.k8s.io", "ClusterRole", "clusterroles")
+    ..Kind::new("rbac.authorization.k8s.io", "ClusterRole", "clusterroles")
 };

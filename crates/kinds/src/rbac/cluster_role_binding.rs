@@ -12,5 +12,5 @@ pub(super) static CLUSTER_ROLE_BINDING: Kind = Kind {
     validate: |value, errors| binding::validate(value, false, errors),
     validate_update: binding::validate_update,
     cells: binding::show,
-    ..Kind::named("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings")
+    ..Kind::new("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings")
 };

@@ -12,5 +12,5 @@ pub(super) static ROLE_BINDING: Kind = Kind {
     validate: |value, errors| binding::validate(value, true, errors),
     validate_update: binding::validate_update,
     cells: binding::show,
-    ..Kind::named("rbac.authorization.k8s.io", "RoleBinding", "rolebindings")
+    ..Kind::new("rbac.authorization.k8s.io", "RoleBinding", "rolebindings")
 };

@@ -20,10 +20,10 @@ pub(super) static PRIORITY_CLASS: Kind = Kind {
     validate_update,
     admission: &[Rule {
         validate: validate_default,
-        ..Rule::of(Plugin::Priority)
+        ..Rule::new(Plugin::Priority)
     }],
     cells: show,
-    ..Kind::named(GROUP, "PriorityClass", PLURAL)
+    ..Kind::new(GROUP, "PriorityClass", PLURAL)
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -25,7 +25,7 @@ type Package = HashMap<String, Arc<Definition>>;
 
 impl BuiltinSchemas {
     /// Returns the process's schemas.
-    pub fn shared() -> &'static Self {
+    pub fn instance() -> &'static Self {
         &SHARED
     }
 

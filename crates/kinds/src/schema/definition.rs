@@ -87,7 +87,7 @@ impl Reference {
     /// Returns the definition; `None` only if the recorded data lacks it.
     pub fn get(&self) -> Option<&Arc<Definition>> {
         self.target
-            .get_or_init(|| BuiltinSchemas::shared().definition(&self.name))
+            .get_or_init(|| BuiltinSchemas::instance().definition(&self.name))
             .as_ref()
     }
 }

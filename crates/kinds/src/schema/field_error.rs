@@ -166,11 +166,16 @@ pub enum Shown {
 impl Shown {
     /// Returns the approximate printed length in bytes.
     fn weight(&self) -> usize {
-        fn of(value: &Value) -> usize {
+        fn weigh_value(value: &Value) -> usize {
             match value {
                 Value::String(text) => 2 + text.len(),
-                Value::Array(items) => 2 + items.iter().map(of).sum::<usize>(),
-                Value::Object(map) => 2 + map.iter().map(|(key, value)| 4 + key.len() + of(value)).sum::<usize>(),
+                Value::Array(items) => 2 + items.iter().map(weigh_value).sum::<usize>(),
+                Value::Object(map) => {
+                    2 + map
+                        .iter()
+                        .map(|(key, value)| 4 + key.len() + weigh_value(value))
+                        .sum::<usize>()
+                }
                 _ => 8,
             }
         }

@@ -4,9 +4,9 @@ use super::BuiltinSchemas;
 
 #[test]
 fn all_data_can_be_read() {
-    for (api_version, kind) in BuiltinSchemas::shared().kinds() {
+    for (api_version, kind) in BuiltinSchemas::instance().kinds() {
         assert!(
-            BuiltinSchemas::shared().type_of(&api_version, kind).is_some(),
+            BuiltinSchemas::instance().type_of(&api_version, kind).is_some(),
             "{api_version} {kind}"
         );
     }
@@ -18,11 +18,11 @@ fn all_data_can_be_read() {
         let hash = ring::digest::digest(&ring::digest::SHA512, &text);
         assert_eq!(hex::encode_upper(hash.as_ref()), document.hash, "{}", document.path);
     }
-    let kinds = BuiltinSchemas::shared().kinds();
+    let kinds = BuiltinSchemas::instance().kinds();
     let versions: std::collections::BTreeSet<String> = kinds.map(|(api_version, _)| api_version).collect();
     for api_version in versions {
         assert!(
-            !BuiltinSchemas::shared().openapi_definitions(&api_version).is_empty(),
+            !BuiltinSchemas::instance().openapi_definitions(&api_version).is_empty(),
             "{api_version}"
         );
     }

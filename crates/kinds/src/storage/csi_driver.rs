@@ -20,7 +20,7 @@ pub(super) static CSI_DRIVER: Kind = Kind {
     validate_update,
     warnings: list_warnings,
     cells: show,
-    ..Kind::named("storage.k8s.io", "CSIDriver", "csidrivers")
+    ..Kind::new("storage.k8s.io", "CSIDriver", "csidrivers")
 };
 
 fn fill_in(spec: &mut Map<String, Value>) {

@@ -22,7 +22,7 @@ pub(super) static CSI_NODE: Kind = Kind {
         let drivers = cells::list_items(object, "/spec/drivers").len();
         vec![cells::name_cell(object), drivers.into(), cells::format_age(object, now)]
     },
-    ..Kind::named("storage.k8s.io", "CSINode", "csinodes")
+    ..Kind::new("storage.k8s.io", "CSINode", "csinodes")
 };
 
 fn write_nulls(object: &mut Value, stored: bool) {

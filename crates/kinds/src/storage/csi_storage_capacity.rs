@@ -16,7 +16,7 @@ pub(super) static CSI_STORAGE_CAPACITY: Kind = Kind {
     validate,
     validate_update,
     warnings: |object, _| list_warnings(object),
-    ..Kind::named("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities")
+    ..Kind::new("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities")
 };
 
 static NOTHING: Value = Value::Null;

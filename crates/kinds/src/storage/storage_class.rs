@@ -21,7 +21,7 @@ pub(super) static STORAGE_CLASS: Kind = Kind {
     validate,
     validate_update,
     cells: show,
-    ..Kind::named("storage.k8s.io", "StorageClass", "storageclasses")
+    ..Kind::new("storage.k8s.io", "StorageClass", "storageclasses")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

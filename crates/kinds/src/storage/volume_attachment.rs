@@ -19,7 +19,7 @@ pub(super) static VOLUME_ATTACHMENT: Kind = Kind {
     validate_update,
     validate_status: |value, _, errors| attachment_status(value, errors),
     cells: show,
-    ..Kind::named("storage.k8s.io", "VolumeAttachment", "volumeattachments")
+    ..Kind::new("storage.k8s.io", "VolumeAttachment", "volumeattachments")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

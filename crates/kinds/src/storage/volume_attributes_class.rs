@@ -18,7 +18,7 @@ pub(super) static VOLUME_ATTRIBUTES_CLASS: Kind = Kind {
         let driver = cells::get_text(object, "/driverName");
         vec![cells::name_cell(object), driver.into(), cells::format_age(object, now)]
     },
-    ..Kind::named("storage.k8s.io", "VolumeAttributesClass", "volumeattributesclasses")
+    ..Kind::new("storage.k8s.io", "VolumeAttributesClass", "volumeattributesclasses")
 };
 
 /// The maximum size of the parameters together.

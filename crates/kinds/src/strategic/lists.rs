@@ -47,7 +47,7 @@ pub(super) fn merge(
     let (mut merged, patch) = apply_directives(original, patch, key)?;
     let patch_order = patch.clone();
     // The position of the item with a key; of several such items, the first.
-    let mut places = Positions::of(&merged, Some(key));
+    let mut places = Positions::from_items(&merged, Some(key));
     for item in patch {
         checkpoint();
         let Value::Object(item) = item else { continue };

@@ -41,7 +41,7 @@ pub(super) fn merge_ordered(
             }
             _ => None,
         };
-        let listed = Positions::of(&order, key);
+        let listed = Positions::from_items(&order, key);
         for item in given.iter().flatten() {
             if item.get(super::DIRECTIVE).is_none() && listed.of_item(item, key).is_none() {
                 return Err(StrategicError::OrderMismatch { field: name.to_owned() });
@@ -84,7 +84,7 @@ pub(super) fn item_identity<'a>(item: &'a Value, key: Option<&str>) -> Option<&'
 pub(super) struct Positions(HashMap<Value, usize>);
 
 impl Positions {
-    pub(super) fn of(items: &[Value], key: Option<&str>) -> Self {
+    pub(super) fn from_items(items: &[Value], key: Option<&str>) -> Self {
         let mut positions = Self(HashMap::with_capacity(items.len()));
         for (position, item) in items.iter().enumerate() {
             checkpoint();
@@ -116,7 +116,10 @@ pub(super) fn arrange_items(
     server_order: &[Value],
     key: Option<&str>,
 ) -> Vec<Value> {
-    let (in_patch, on_server) = (Positions::of(patch_order, key), Positions::of(server_order, key));
+    let (in_patch, on_server) = (
+        Positions::from_items(patch_order, key),
+        Positions::from_items(server_order, key),
+    );
     let mut patched = Vec::new();
     let mut others = Vec::new();
     for item in items {

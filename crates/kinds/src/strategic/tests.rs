@@ -15,7 +15,7 @@ fn make_named_items(prefix: &str, names: impl Iterator<Item = usize>) -> Vec<Val
 }
 
 fn merge_patch(kind: (&str, &str), live: &Value, patch: &Value) -> Value {
-    let schema = BuiltinSchemas::shared().type_of(kind.0, kind.1).unwrap();
+    let schema = BuiltinSchemas::instance().type_of(kind.0, kind.1).unwrap();
     strategic_merge(live, patch, &schema).unwrap()
 }
 

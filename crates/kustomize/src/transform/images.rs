@@ -44,7 +44,7 @@ impl ImageChange {
                 continue;
             }
             self.walk(&mut resource.node)
-                .map_err(|message| Trouble::of(resource, message))?;
+                .map_err(|message| Trouble::new(resource, message))?;
         }
         for resource in &mut resources.list {
             if resource.kind() == "CustomResourceDefinition" {
@@ -53,7 +53,7 @@ impl ImageChange {
             for spec in fields {
                 let mut write = |node: &mut Node| self.write(node);
                 apply(&mut resource.node, spec, Create::Nothing, &mut write)
-                    .map_err(|message| Trouble::of(resource, message))?;
+                    .map_err(|message| Trouble::new(resource, message))?;
             }
         }
         Ok(())

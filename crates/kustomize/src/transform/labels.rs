@@ -44,7 +44,7 @@ pub(crate) fn transform(
                 let _ = annotations_of(&mut resource.node);
             }
             apply(&mut resource.node, spec, Create::Map, &mut write)
-                .map_err(|message| Trouble::of(resource, message))?;
+                .map_err(|message| Trouble::new(resource, message))?;
         }
         let groups = u16::try_from(pairs.len()).unwrap_or(u16::MAX);
         resource.notes.shares = resource.notes.shares.saturating_add(groups);

@@ -55,7 +55,7 @@ impl Affix {
                     Ok(())
                 };
                 apply(&mut resource.node, spec, Create::Scalar, &mut write)
-                    .map_err(|message| Trouble::of(resource, message))?;
+                    .map_err(|message| Trouble::new(resource, message))?;
                 if spec.path != "metadata/name" {
                     resource.settle_shares();
                 }

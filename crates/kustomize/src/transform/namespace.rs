@@ -43,9 +43,9 @@ impl Namespace {
                 continue;
             }
             resource.store_previous_id();
-            meter::check().map_err(|message| Trouble::of(resource, message))?;
+            meter::check().map_err(|message| Trouble::new(resource, message))?;
             self.set(resource)
-                .map_err(|message| Trouble::of(resource, format!("namespace transformation failed: {message}")))?;
+                .map_err(|message| Trouble::new(resource, format!("namespace transformation failed: {message}")))?;
             if self.fields.iter().any(|spec| spec.path.starts_with("metadata/labels")) {
                 resource.settle_shares();
             }
@@ -53,7 +53,7 @@ impl Namespace {
         let mut known = std::collections::HashSet::new();
         for resource in &resources.list {
             if !known.insert(resource.current_id().into_key()) {
-                return Err(Trouble::of(
+                return Err(Trouble::new(
                     resource,
                     "namespace transformation produces ID conflict: another resource has this id now",
                 ));

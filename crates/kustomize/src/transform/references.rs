@@ -46,7 +46,7 @@ const BLANK_NAMESPACE: &str =
 
 /// Fixes all references.
 pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) -> Result<(), Trouble> {
-    let names = Names::of(&resources.list);
+    let names = Names::from_resources(&resources.list);
     let paths: Vec<Target<'_>> = config
         .name_reference
         .iter()
@@ -59,7 +59,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
         .collect();
     for resource in &mut resources.list {
         meter::count_steps(paths.len());
-        meter::check().map_err(|message| Trouble::of(resource, message))?;
+        meter::check().map_err(|message| Trouble::new(resource, message))?;
         let original = resource.original_id();
         let Resource { node, notes, schema } = resource;
         let gvk = Gvk::new(
@@ -108,7 +108,7 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
 }
 
 impl Names {
-    fn of(list: &[Resource]) -> Self {
+    fn from_resources(list: &[Resource]) -> Self {
         let mut names = Names {
             candidates: Vec::with_capacity(list.len()),
             by_previous_name: HashMap::new(),

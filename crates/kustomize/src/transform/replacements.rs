@@ -123,7 +123,7 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
                     }
                     let added = growth::measure_size(&value);
                     if let Err(message) = written.and_then(|_| growth.add(added, &resource.node)) {
-                        let trouble = PatchTrouble::Resource(Trouble::of(resource, message));
+                        let trouble = PatchTrouble::Resource(Trouble::new(resource, message));
                         return Err(replacement.locate_trouble(&format!("targets[{index}]"), trouble));
                     }
                     // A whole field is read at its current place, so a write to that field changes the value for the next targets.

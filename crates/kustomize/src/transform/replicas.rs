@@ -23,7 +23,7 @@ pub(crate) fn transform(replica: &Replica, fields: &[FieldSpec], resources: &mut
                 Ok(())
             };
             apply(&mut resource.node, spec, Create::Scalar, &mut write)
-                .map_err(|message| Trouble::of(resource, message))?;
+                .map_err(|message| Trouble::new(resource, message))?;
             if spec.path != "spec/replicas" {
                 resource.settle_shares();
             }

@@ -32,10 +32,10 @@ impl ValueAdd {
         for target in &self.targets {
             for resource in &mut resources.list {
                 meter::count_steps(1);
-                meter::check().map_err(|message| Trouble::of(resource, message))?;
+                meter::check().map_err(|message| Trouble::new(resource, message))?;
                 if target.select.as_ref().is_none_or(|select| select.fits(resource)) {
                     self.add(target, resource)
-                        .map_err(|message| Trouble::of(resource, message))?;
+                        .map_err(|message| Trouble::new(resource, message))?;
                     resource.settle_shares();
                 }
             }

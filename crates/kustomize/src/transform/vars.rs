@@ -65,7 +65,7 @@ pub(crate) fn transform(
             let applied = apply(&mut resource.node, spec, Create::Nothing, &mut write);
             resource.notes.holds_secret |= values.secret_was_written.take();
             if let Err(message) = applied {
-                return Err((String::new(), Some(Trouble::of(resource, message))));
+                return Err((String::new(), Some(Trouble::new(resource, message))));
             }
             resource.settle_shares();
         }

@@ -7,7 +7,7 @@ use tenure_tenancy::{Placement, reference};
 
 use super::Snapshot;
 use super::pattern;
-use crate::alert_event::{Severity, TOLD};
+use crate::alert_event::{REPORTED_KINDS, Severity};
 use crate::list_limits;
 use crate::provider;
 use crate::validation_plan::Refusal;
@@ -92,7 +92,7 @@ fn check_source(placement: &Placement, namespace: &str, index: usize, source: &E
         return Err(Refusal::invalid(message));
     }
     if let Some(given) = source.api_version.as_deref().filter(|given| !given.is_empty())
-        && let Some((_, group)) = TOLD.iter().find(|(kind, _)| *kind == source.kind)
+        && let Some((_, group)) = REPORTED_KINDS.iter().find(|(kind, _)| *kind == source.kind)
         && given.split('/').next() != Some(group)
     {
         let message = format!("{}: {given:?} has no {}: {group} has", field("apiVersion"), source.kind);
@@ -113,7 +113,7 @@ fn check_source(placement: &Placement, namespace: &str, index: usize, source: &E
 
 /// Writes the message of Ready, with the kinds that send no events.
 fn describe_ready(spec: &AlertSpec) -> String {
-    let is_reported = |kind: &&str| TOLD.iter().any(|(told, _)| told == kind);
+    let is_reported = |kind: &&str| REPORTED_KINDS.iter().any(|(reported, _)| reported == kind);
     let mut silent: Vec<&str> = spec.event_sources.iter().map(|source| source.kind.as_str()).collect();
     silent.retain(|kind| !is_reported(kind));
     silent.sort_unstable();

@@ -1,7 +1,7 @@
 //! The decisions about Alerts: whether an Alert can be used, which events it wants, and the metadata that it adds.
 //!
 //! ```text
-//! an event of a lane ──[AlertEvent::of]──▶ news ──[RecentEvents]──▶ said lately? ──[select_alerts]──▶ for which Alerts, with which metadata
+//! an event of a lane ──[AlertEvent::new]──▶ news ──[RecentEvents]──▶ sent lately? ──[select_alerts]──▶ for which Alerts, with which metadata
 //! ```
 //!
 //! An Alert gets events about objects of its own namespace and of the same tenant's other namespaces, and about no others. This module doesn't send anything; Providers

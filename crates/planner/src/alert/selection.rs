@@ -9,7 +9,7 @@ use super::check::list_patterns;
 use super::metadata::{Combined, combine_metadata};
 use super::pattern;
 use crate::alert_event::{AlertEvent, Severity};
-use crate::list_limits::{ALERTS_TOLD, EVENT_SOURCES, PATTERNS_BYTES, PATTERNS_TRIED};
+use crate::list_limits::{ALERTS_SELECTED, EVENT_SOURCES, PATTERNS_BYTES, PATTERNS_TRIED};
 
 /// The text size that is counted for an Alert, for one of its entries, and for a label of an entry, in bytes.
 const COMPARED: usize = 128;
@@ -133,7 +133,7 @@ pub fn select_alerts(candidates: &[Candidate<'_>], news: &AlertEvent) -> Selecte
         }
         match is_included(alert, news, &mut budget) {
             Ok(false) => {}
-            Ok(true) if chosen.chosen.len() < ALERTS_TOLD => {
+            Ok(true) if chosen.chosen.len() < ALERTS_SELECTED => {
                 chosen.chosen.push((index, combine_metadata(news, &alert.spec)))
             }
             Ok(true) | Err(Stop::Spent) => {

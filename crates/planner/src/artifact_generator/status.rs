@@ -16,7 +16,7 @@ use crate::plan::{EventKind, Next, Status, Withheld};
 use tenure_api::digest::digest_value;
 
 /// Bytes of the problems in one message.
-const TOLD: usize = 4 << 10;
+const PROBLEMS_BYTES: usize = 4 << 10;
 
 impl Status for ArtifactGeneratorStatus {
     fn conditions(&self) -> &[Condition] {
@@ -117,7 +117,7 @@ pub(super) fn not_written(snapshot: &Snapshot, now: Timestamp, plan: Plan, probl
 fn tell_some(problems: &[String]) -> String {
     let mut message = String::new();
     for (index, problem) in problems.iter().enumerate() {
-        if !message.is_empty() && message.len() + problem.len() > TOLD {
+        if !message.is_empty() && message.len() + problem.len() > PROBLEMS_BYTES {
             message.push_str(&format!("\nand {} more", problems.len() - index));
             break;
         }
@@ -224,7 +224,10 @@ pub(super) fn end_written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -
             .collect::<Vec<_>>()
     )));
     if !changed.is_empty() {
-        let message = format!("external artifacts reconciled: {}", outcome::join_names(&changed, TOLD));
+        let message = format!(
+            "external artifacts reconciled: {}",
+            outcome::join_names(&changed, PROBLEMS_BYTES)
+        );
         add_event(snapshot, &mut plan, EventKind::Normal, reason::SUCCEEDED, &message);
     }
     plan.next = Next::Done(None);

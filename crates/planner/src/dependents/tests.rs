@@ -48,12 +48,12 @@ fn plan_writes(live: &Value, attempt: &Attempt, is_guarded: bool) -> Vec<Request
 
 #[test]
 fn an_object_is_labelled_only_as_it_was_without_finalizers() {
-    let mut attempt = Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
+    let mut attempt = Attempt::new(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
     let held = json!({ "metadata": { "uid": "u", "resourceVersion": "7", "finalizers": ["example.org/hold"] } });
     let steps = plan_writes(&held, &attempt, true);
     assert!(matches!(steps.as_slice(), [Request::Release(_)]), "{steps:?}");
     let free = json!({ "metadata": { "uid": "u", "resourceVersion": "8", "finalizers": [] } });
-    attempt.take(Answer::Released(
+    attempt.record_answer(Answer::Released(
         make_wanted().id,
         WriteAnswer::Done(Object(free.clone())),
     ));
@@ -65,7 +65,7 @@ fn an_object_is_labelled_only_as_it_was_without_finalizers() {
     // If no admission checks writes, each look removes the finalizers that were added meanwhile.
     let steps = plan_writes(
         &held,
-        &Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default()),
+        &Attempt::new(Timestamp::UNIX_EPOCH, &ObjectMeta::default()),
         false,
     );
     let [Request::Release(_), Request::Apply(apply)] = steps.as_slice() else {

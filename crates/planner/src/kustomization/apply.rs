@@ -476,7 +476,7 @@ fn wait_for_stage(
     if !needed_later {
         return Ok(());
     }
-    let mut custom = CustomHealth::of(context.spec());
+    let mut custom = CustomHealth::from_spec(context.spec());
     for object in objects {
         let id = &object.target.id;
         let Some(live) = context.find_live(id) else {

@@ -64,7 +64,7 @@ pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -
             }
             Some(ClaimsAnswer::Found { more: true, .. }) => owners.extend(by_uid.values().map(|id| (*id).clone())),
             Some(ClaimsAnswer::Found { owners: found, .. }) => {
-                let mut walk = Walk::begin(context, namespace, by_uid);
+                let mut walk = Walk::new(context, namespace, by_uid);
                 walk.walk_owners(found).map_err(Unknown::Failed)?;
                 owners.extend(walk.found);
                 requests.extend(walk.reads.into_iter().map(Request::Read));
@@ -95,7 +95,7 @@ struct Walk<'c> {
 }
 
 impl<'c> Walk<'c> {
-    fn begin(context: &'c Context<'c>, namespace: &'c str, by_uid: &'c BTreeMap<&'c str, &'c ObjectId>) -> Self {
+    fn new(context: &'c Context<'c>, namespace: &'c str, by_uid: &'c BTreeMap<&'c str, &'c ObjectId>) -> Self {
         Self {
             context,
             namespace,

@@ -35,7 +35,7 @@ enum Outcome {
 }
 
 impl<'a> CustomHealth<'a> {
-    pub(super) fn of(spec: &'a KustomizationSpec) -> Self {
+    pub(super) fn from_spec(spec: &'a KustomizationSpec) -> Self {
         let place = |(index, check): (usize, &'a CustomHealthCheck)| {
             let (group, _) = split_api_version(&check.api_version);
             ((group, check.kind.as_deref().unwrap_or_default()), index)
@@ -206,7 +206,7 @@ mod tests {
     fn judge(check: &Value, object: &Value) -> Health {
         let mut memory = ExpressionMemory::default();
         let live = Live::Present(Object(object.clone()));
-        CustomHealth::of(&spec(check)).assess_object(&mut memory, &id(), &live, false)
+        CustomHealth::from_spec(&spec(check)).assess_object(&mut memory, &id(), &live, false)
     }
 
     fn check(case: &Value) -> Value {
@@ -250,7 +250,7 @@ mod tests {
         let health = |id: &str, object: Value| {
             let live = Live::Present(Object(object));
             let mut memory = ExpressionMemory::default();
-            CustomHealth::of(&spec).assess_object(&mut memory, &id.parse().unwrap(), &live, false)
+            CustomHealth::from_spec(&spec).assess_object(&mut memory, &id.parse().unwrap(), &live, false)
         };
         assert_eq!(health("team_a_example.com_Widget", json!({})), Health::Current);
         assert_eq!(
@@ -262,7 +262,7 @@ mod tests {
         let job = json!({ "apiVersion": "batch/v1", "kind": "Job" });
         assert!(matches!(health("team_a_batch_Job", job), Health::InProgress(_)));
         let absent =
-            CustomHealth::of(&spec).assess_object(&mut ExpressionMemory::default(), &id(), &Live::Absent, false);
+            CustomHealth::from_spec(&spec).assess_object(&mut ExpressionMemory::default(), &id(), &Live::Absent, false);
         assert_eq!(absent, Health::NotFound);
     }
 
@@ -279,7 +279,8 @@ mod tests {
         };
         let spec = spec(&check);
         let mut memory = ExpressionMemory::default();
-        let mut judge = |version| CustomHealth::of(&spec).assess_object(&mut memory, &id(), &widget(version), false);
+        let mut judge =
+            |version| CustomHealth::from_spec(&spec).assess_object(&mut memory, &id(), &widget(version), false);
         let refused = judge(1);
         assert_eq!(judge(1), refused);
         let message = refused.message().to_owned();
@@ -298,13 +299,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_told_of_a_secret() {
+    fn messages_contain_nothing_of_a_secret() {
         let check = json!({ "apiVersion": "v1", "kind": "Secret", "current": "{'a': true}[data.password]" });
         let live = Live::Present(Object(json!({ "data": { "password": "aHVudGVyMg==" } })));
         let id: ObjectId = "team_a__Secret".parse().unwrap();
         let judge = |confidential| {
             let mut memory = ExpressionMemory::default();
-            CustomHealth::of(&spec(&check)).assess_object(&mut memory, &id, &live, confidential)
+            CustomHealth::from_spec(&spec(&check)).assess_object(&mut memory, &id, &live, confidential)
         };
         assert!(judge(false).message().contains("aHVudGVyMg=="), "{:?}", judge(false));
         assert!(!judge(true).message().contains("aHVudGVyMg=="));

@@ -92,7 +92,11 @@ pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> ExpressionMemory {
 
 fn find_problem(spec: &KustomizationSpec) -> Option<(String, String)> {
     let expression = find_expression_problem(spec).map(|message| (reason::INVALID_CEL_EXPRESSION, message));
-    let rule = || Ignored::of(spec).err().map(|message| (reason::INVALID_SPEC, message));
+    let rule = || {
+        Ignored::from_spec(spec)
+            .err()
+            .map(|message| (reason::INVALID_SPEC, message))
+    };
     let (reason, message) = expression.or_else(rule)?;
     Some((reason.to_owned(), message))
 }

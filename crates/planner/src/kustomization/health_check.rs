@@ -89,7 +89,7 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     let mut waiting = Vec::new();
     let mut waiting_for: Vec<&ObjectId> = Vec::new();
     let mut failed = Vec::new();
-    let mut custom = CustomHealth::of(context.spec());
+    let mut custom = CustomHealth::from_spec(context.spec());
     for target in &targets {
         let Some(live) = context.find_live(&target.id) else {
             continue;

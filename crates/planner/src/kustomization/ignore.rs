@@ -36,7 +36,7 @@ impl Ignored {
     ///
     /// # Errors
     /// A message that names the field and its problem.
-    pub(super) fn of(spec: &KustomizationSpec) -> Result<Self, String> {
+    pub(super) fn from_spec(spec: &KustomizationSpec) -> Result<Self, String> {
         let read = |(index, rule): (usize, &tenure_api::kustomization::IgnoreRule)| {
             let field = format!("spec.ignore[{index}]");
             let path = |(at, text): (usize, &String)| {
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(recorded.len(), 45);
         for case in &recorded {
             let rule = json!({ "paths": case["paths"], "target": case["target"] });
-            let ignored = Ignored::of(&spec(&json!([rule])));
+            let ignored = Ignored::from_spec(&spec(&json!([rule])));
             assert_eq!(ignored.is_err(), case.get("invalid").is_some(), "{rule}: {ignored:?}");
             let Ok(ignored) = ignored else { continue };
             for answer in case["answers"].as_array().unwrap() {

@@ -145,7 +145,7 @@ fn gather_variables(context: &Context<'_>, targets: &[Watched]) -> Phase<RenderI
         variables.extend(inline.iter().map(|(name, variable)| (name.clone(), variable.clone())));
     }
     check_size(context, &variables)?;
-    Ok(RenderInputs::of(post_build, variables))
+    Ok(RenderInputs::from_variables(post_build, variables))
 }
 
 fn check_size(context: &Context<'_>, variables: &BTreeMap<String, Variable>) -> Phase<()> {

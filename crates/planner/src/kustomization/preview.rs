@@ -74,7 +74,7 @@ pub struct ChangedField {
 }
 
 impl ChangedField {
-    fn of(difference: &fields::Difference) -> Self {
+    fn from_difference(difference: &fields::Difference) -> Self {
         Self {
             path: difference.path.clone(),
             origin: None,
@@ -166,7 +166,7 @@ fn find_differences(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference
             change: detected.what,
             words: detected.line.clone(),
             origin: wanted.map(|wanted| wanted.origin.clone()),
-            fields: detected.fields.iter().map(ChangedField::of).collect(),
+            fields: detected.fields.iter().map(ChangedField::from_difference).collect(),
             before,
             after,
         }

@@ -3,7 +3,7 @@
 //!
 //! A step of the plan reads the address (`kube_config`), as the ServiceAccount that the Kustomization acts as here. An inventory names objects, and every cluster may
 //! have objects of the same names. So the status also names the cluster of the inventory. In another cluster, the inventory is neither pruned nor forgotten until a
-//! user has said what the change means. No other credentials are used for another cluster.
+//! user has decided about the change. No other credentials are used for another cluster.
 
 use std::borrow::Cow;
 use std::sync::Arc;

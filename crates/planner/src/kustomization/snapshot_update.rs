@@ -12,7 +12,7 @@ use crate::object::RenderedObject;
 
 impl Snapshot {
     /// Takes the answer to a step of this attempt.
-    pub fn take(&mut self, answer: Answer) -> ImpliedState {
+    pub fn record_answer(&mut self, answer: Answer) -> ImpliedState {
         if let Answer::Applied(id, WriteAnswer::Done(_)) = &answer
             && id.kind == "CustomResourceDefinition"
         {
@@ -32,7 +32,7 @@ impl Snapshot {
                 self.kinds.insert(kind, answer);
                 None
             }
-            other => self.attempt.take(other),
+            other => self.attempt.record_answer(other),
         }
     }
 
@@ -41,7 +41,7 @@ impl Snapshot {
     pub fn restart(&mut self, now: Timestamp, kustomization: &Kustomization) -> Option<Rendered> {
         let rendered = self.attempt.rendered.take();
         changes::store_changes(&mut self.memory, &self.attempt);
-        self.attempt = Attempt::begin(now, kustomization);
+        self.attempt = Attempt::new(now, kustomization);
         self.service_account = ServiceAccountFacts::NotLooked;
         // Asking again costs no request, and a definition may have gone.
         self.kinds.clear();
@@ -57,7 +57,7 @@ impl Snapshot {
 
 impl Attempt {
     /// Takes the answer to a step about one object.
-    pub fn take(&mut self, answer: Answer) -> ImpliedState {
+    pub fn record_answer(&mut self, answer: Answer) -> ImpliedState {
         let (id, answer) = match answer {
             // Finalizers in a repository's objects stay.
             Answer::Kind(..) | Answer::Released(..) | Answer::Disowned(..) => return None,
@@ -117,7 +117,7 @@ fn is_creation(answer: &WriteAnswer) -> bool {
 impl Rendered {
     /// Makes the result of a request: the objects or the failure, and the encrypted files that were changed afterwards.
     #[must_use]
-    pub fn of(
+    pub fn new(
         request: &RenderRequest,
         outcome: Result<Vec<RenderedObject>, RenderFailure>,
         changed_files: Vec<String>,
@@ -164,7 +164,7 @@ mod tests {
                 inputs: RenderInputs::with_variables(BTreeMap::from([("v".to_owned(), variable)])),
             }
         };
-        let rendered = Rendered::of(&request("a"), Ok(Vec::new()), Vec::new());
+        let rendered = Rendered::new(&request("a"), Ok(Vec::new()), Vec::new());
         assert!(rendered.is_of(&request("a")));
         assert!(rendered.is_of(&request("a\n")), "line feeds are taken out");
         assert!(!rendered.is_of(&request("b")));

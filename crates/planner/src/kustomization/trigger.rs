@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_and_who_is_waited_for_are_heard() {
+    fn events_of_owners_and_dependencies_wake_a_kustomization() {
         let mut snapshot: Snapshot = serde_json::from_value(json!({
             "kustomization": {
                 "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",

@@ -145,7 +145,7 @@ pub struct Attempt {
 impl Attempt {
     /// Starts a new attempt for a Kustomization.
     #[must_use]
-    pub fn begin(now: Timestamp, kustomization: &Kustomization) -> Self {
+    pub fn new(now: Timestamp, kustomization: &Kustomization) -> Self {
         Self {
             started: now,
             generation: kustomization.metadata.generation,

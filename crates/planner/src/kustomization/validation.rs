@@ -136,7 +136,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
     let retry_interval = duration("spec.retryInterval", spec.effective_retry_interval())?;
     let path = normalise_path(spec.path.as_deref().unwrap_or_default())
         .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
-    let overlay = Overlay::of(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
+    let overlay = Overlay::from_spec(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     inputs::check_spec(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let mode = ApplyMode::read(read_apply_mode(&kustomization.metadata).as_deref())
         .map_err(|message| stalled(reason::INVALID_SPEC, message))?;
@@ -169,7 +169,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
         mode,
         detected: Vec::new(),
         // Unreadable rules were refused above.
-        ignored: Arc::new(Ignored::of(spec).unwrap_or_default()),
+        ignored: Arc::new(Ignored::from_spec(spec).unwrap_or_default()),
         memory,
         named: Arc::default(),
         withheld: Vec::new(),

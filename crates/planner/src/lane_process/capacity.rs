@@ -180,7 +180,7 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
-    fn at(millis: u64) -> Duration {
+    fn time_at(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
 
@@ -267,7 +267,7 @@ mod tests {
             ),
         ];
         for (what, demand, expected) in cases {
-            assert_eq!(record.decide_action(&demand, at(0)), expected, "{what}");
+            assert_eq!(record.decide_action(&demand, time_at(0)), expected, "{what}");
         }
     }
 
@@ -275,51 +275,54 @@ mod tests {
     fn who_has_asked_waits_for_the_answer() {
         let mut record = record();
         let waiting = demand(0, 0, Some(MB));
-        assert_eq!(record.decide_action(&waiting, at(0)), ask(MB, true));
-        record.take_event(CapacityEvent::Asked, at(0));
-        assert_eq!(record.decide_action(&waiting, at(0)), CapacityAction::Wait(None));
+        assert_eq!(record.decide_action(&waiting, time_at(0)), ask(MB, true));
+        record.take_event(CapacityEvent::Asked, time_at(0));
+        assert_eq!(record.decide_action(&waiting, time_at(0)), CapacityAction::Wait(None));
         // The hub had nothing in time: a lane that still waits asks again at once.
-        record.take_event(CapacityEvent::Granted(0), at(0));
-        assert_eq!(record.decide_action(&waiting, at(0)), ask(MB, true));
+        record.take_event(CapacityEvent::Granted(0), time_at(0));
+        assert_eq!(record.decide_action(&waiting, time_at(0)), ask(MB, true));
         // For a while, the lane requests nothing in advance.
         let growing = demand(MB, MB, None);
         assert_eq!(
-            record.decide_action(&growing, at(1)),
-            CapacityAction::Wait(Some(at(250)))
+            record.decide_action(&growing, time_at(1)),
+            CapacityAction::Wait(Some(time_at(250)))
         );
-        assert_eq!(record.decide_action(&growing, at(250)), ask(4 * MB, false));
+        assert_eq!(record.decide_action(&growing, time_at(250)), ask(4 * MB, false));
     }
 
     #[test]
     fn what_others_wait_for_is_given_back_as_far_as_it_is_not_used() {
         let mut record = record();
-        record.take_event(CapacityEvent::WantedBack, at(0));
+        record.take_event(CapacityEvent::WantedBack, time_at(0));
         let all = CapacityAction::GiveBack { kept: 0 };
-        assert_eq!(record.decide_action(&demand(4 * MB, 0, None), at(0)), all);
+        assert_eq!(record.decide_action(&demand(4 * MB, 0, None), time_at(0)), all);
         assert_eq!(
-            record.decide_action(&demand(0, 0, None), at(0)),
-            CapacityAction::Wait(Some(at(5000)))
+            record.decide_action(&demand(0, 0, None), time_at(0)),
+            CapacityAction::Wait(Some(time_at(5000)))
         );
         // The lane keeps the bytes in use, and a few for growing data.
         let little = CapacityAction::GiveBack { kept: 4 * MB };
-        assert_eq!(record.decide_action(&demand(19 * MB, 10 * MB, None), at(1)), little);
         assert_eq!(
-            record.decide_action(&demand(14 * MB, 10 * MB, None), at(1)),
-            CapacityAction::Wait(Some(at(5000)))
+            record.decide_action(&demand(19 * MB, 10 * MB, None), time_at(1)),
+            little
         );
         assert_eq!(
-            record.decide_action(&demand(10 * MB, 10 * MB, None), at(1)),
+            record.decide_action(&demand(14 * MB, 10 * MB, None), time_at(1)),
+            CapacityAction::Wait(Some(time_at(5000)))
+        );
+        assert_eq!(
+            record.decide_action(&demand(10 * MB, 10 * MB, None), time_at(1)),
             ask(4 * MB, false)
         );
         // Capacity counts as scarce until this moment.
-        assert_eq!(record.decide_action(&demand(9 * MB, 0, None), at(4999)), all);
+        assert_eq!(record.decide_action(&demand(9 * MB, 0, None), time_at(4999)), all);
         assert_eq!(
-            record.decide_action(&demand(8 * MB, 0, None), at(5000)),
+            record.decide_action(&demand(8 * MB, 0, None), time_at(5000)),
             CapacityAction::Wait(None)
         );
         // A lane that waits for more itself keeps its capacity for that.
         assert_eq!(
-            record.decide_action(&demand(9 * MB, 3 * MB, Some(8 * MB)), at(0)),
+            record.decide_action(&demand(9 * MB, 3 * MB, Some(8 * MB)), time_at(0)),
             ask(2 * MB, true)
         );
     }
@@ -332,37 +335,37 @@ mod tests {
             ..demand(share, held, None)
         };
         assert_eq!(
-            record.decide_action(&growing(4 * MB, 4 * MB, MB), at(0)),
+            record.decide_action(&growing(4 * MB, 4 * MB, MB), time_at(0)),
             ask(4 * MB, false)
         );
         assert_eq!(
-            record.decide_action(&growing(4 * MB, 4 * MB, 9 * MB), at(0)),
+            record.decide_action(&growing(4 * MB, 4 * MB, 9 * MB), time_at(0)),
             ask(9 * MB, false),
             "all that is wanted, where that is more than what is kept"
         );
         assert_eq!(
-            record.decide_action(&growing(7 * MB, 4 * MB, 5 * MB), at(0)),
+            record.decide_action(&growing(7 * MB, 4 * MB, 5 * MB), time_at(0)),
             ask(2 * MB, false),
             "though more than half of what is kept is there"
         );
         assert_eq!(
-            record.decide_action(&growing(64 * MB, 4 * MB, MB), at(0)),
+            record.decide_action(&growing(64 * MB, 4 * MB, MB), time_at(0)),
             CapacityAction::Wait(None),
             "nothing is given back that is just about to be used"
         );
         // Nothing was available: the lane asks again, as long as it needs the bytes.
-        record.take_event(CapacityEvent::Asked, at(0));
+        record.take_event(CapacityEvent::Asked, time_at(0));
         assert_eq!(
-            record.decide_action(&growing(4 * MB, 4 * MB, MB), at(0)),
+            record.decide_action(&growing(4 * MB, 4 * MB, MB), time_at(0)),
             CapacityAction::Wait(None)
         );
-        record.take_event(CapacityEvent::Granted(0), at(0));
+        record.take_event(CapacityEvent::Granted(0), time_at(0));
         assert_eq!(
-            record.decide_action(&growing(4 * MB, 4 * MB, MB), at(0)),
-            CapacityAction::Wait(Some(at(250)))
+            record.decide_action(&growing(4 * MB, 4 * MB, MB), time_at(0)),
+            CapacityAction::Wait(Some(time_at(250)))
         );
         assert_eq!(
-            record.decide_action(&growing(4 * MB, 4 * MB, MB), at(250)),
+            record.decide_action(&growing(4 * MB, 4 * MB, MB), time_at(250)),
             ask(4 * MB, false)
         );
         // The lane also requests growth beside a request that waits for its turn.
@@ -375,7 +378,7 @@ mod tests {
             besides: 6 * MB,
             waits: true,
         };
-        assert_eq!(record.decide_action(&waits, at(250)), both);
+        assert_eq!(record.decide_action(&waits, time_at(250)), both);
     }
 
     /// Data that stays is not doubled: other lanes would miss the capacity, and no work waits for it.
@@ -387,11 +390,14 @@ mod tests {
             doubles: false,
         });
         assert_eq!(
-            record.decide_action(&demand(300 * MB, 299 * MB, None), at(0)),
+            record.decide_action(&demand(300 * MB, 299 * MB, None), time_at(0)),
             ask(3 * MB, false)
         );
         let back = CapacityAction::GiveBack { kept: 4 * MB };
-        assert_eq!(record.decide_action(&demand(300 * MB, 200 * MB, None), at(0)), back);
+        assert_eq!(
+            record.decide_action(&demand(300 * MB, 200 * MB, None), time_at(0)),
+            back
+        );
     }
 
     /// Growing data needs few requests, however it grows, and the requested and returned bytes come out even.
@@ -404,11 +410,11 @@ mod tests {
             loop {
                 let need = (held > share).then_some(held - share.min(held));
                 let demand = demand(share, held.min(share), need);
-                let CapacityAction::Ask { bytes, .. } = record.decide_action(&demand, at(0)) else {
+                let CapacityAction::Ask { bytes, .. } = record.decide_action(&demand, time_at(0)) else {
                     break;
                 };
-                record.take_event(CapacityEvent::Asked, at(0));
-                record.take_event(CapacityEvent::Granted(bytes), at(0));
+                record.take_event(CapacityEvent::Asked, time_at(0));
+                record.take_event(CapacityEvent::Granted(bytes), time_at(0));
                 share += bytes;
                 asked += 1;
             }
@@ -423,7 +429,7 @@ mod tests {
             lanes.iter().map(|(lane, bytes)| ((*lane).to_owned(), *bytes)).collect()
         };
         let two = least(&[("tenant/evil", 64 * MB), ("tenant/good", 10 * MB)]);
-        assert_eq!(find_holder(160 * MB, at(119_000), &two), None, "not yet");
+        assert_eq!(find_holder(160 * MB, time_at(119_000), &two), None, "not yet");
         assert_eq!(find_holder(160 * MB, HOLDING, &two), Some("tenant/evil"));
         // No lane has more than a part: then the budget is too small for all.
         let many = least(&[("a", 40 * MB), ("b", 39 * MB), ("c", 40 * MB)]);

@@ -203,7 +203,7 @@ fn make_expected(since: u64) -> ProcessRecord {
 }
 
 #[test]
-fn a_pod_that_does_not_connect_is_told_of_and_waited_for_again() {
+fn a_pod_that_does_not_connect_is_reported_and_replaced() {
     let mut record = make_expected(0);
     assert_eq!(
         record.decide_action(true, time_at(0)),

@@ -68,8 +68,11 @@ fn carry_out(snapshot: &mut Snapshot, writes: Vec<Write>) {
             Write::Repair {
                 object, event: None, ..
             } => {
-                let target = Target::of(&object);
-                let known = snapshot.live.iter_mut().find(|known| Target::of(known) == target);
+                let target = Target::from_object(&object);
+                let known = snapshot
+                    .live
+                    .iter_mut()
+                    .find(|known| Target::from_object(known) == target);
                 *known.unwrap() = object;
             }
             other => panic!("nothing was changed: {other:?}"),
@@ -130,7 +133,7 @@ fn policies_come_after_the_facts_and_both_are_written_once() {
 }
 
 #[test]
-fn what_was_deleted_or_weakened_is_put_back_and_told() {
+fn deleted_and_weakened_policies_are_restored_and_reported() {
     let mut snapshot = make_snapshot();
     let facts = plan(&snapshot).writes;
     carry_out(&mut snapshot, facts);

@@ -147,7 +147,7 @@ fn find_revision(metadata: &BTreeMap<String, String>) -> Option<&str> {
 
 impl CommitStatus {
     /// Makes the status of a commit from an event; `name` is the status's name from an expression.
-    pub(super) fn of(
+    pub(super) fn from_event(
         kind: Kind,
         news: &AlertEvent,
         metadata: &BTreeMap<String, String>,
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told_in_words() {
+    fn a_reason_is_written_in_words() {
         let check =
             |reason: &str, expected: &str| assert_eq!(split_camel_case(reason).join(" ").to_lowercase(), expected);
         check("ReconciliationSucceeded", "reconciliation succeeded");

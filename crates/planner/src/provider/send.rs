@@ -399,7 +399,7 @@ impl Draft<'_> {
         let event = self.news.write(self.metadata);
         let name = expression::evaluate(self.provider, self.alert, &event, budget)?;
         let uid = self.provider.metadata.uid.as_deref().unwrap_or_default();
-        let status = CommitStatus::of(self.kind, self.news, self.metadata, (name, uid))?;
+        let status = CommitStatus::from_event(self.kind, self.news, self.metadata, (name, uid))?;
         let headers = status.write_headers(token);
         let list = status.locate_list(repository);
         let address = status.find_status_address(repository);

@@ -63,7 +63,7 @@ pub struct Attempt {
 impl Attempt {
     /// Starts a new attempt for a Receiver.
     #[must_use]
-    pub fn begin(receiver: &Receiver) -> Self {
+    pub fn new(receiver: &Receiver) -> Self {
         Self {
             generation: receiver.metadata.generation,
             requested_at: crate::read_requested_at(&receiver.metadata),

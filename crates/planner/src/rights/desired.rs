@@ -47,7 +47,7 @@ pub(super) struct DesiredObjects {
 }
 
 impl DesiredObjects {
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Snapshot) -> Self {
         let lane = identity::decide_for_lane(&snapshot.placement, &snapshot.namespace);
         let whose = decide_lane(&snapshot.placement, &snapshot.namespace);
         let sort = whose.sort();

@@ -134,9 +134,9 @@ pub struct Attempt {
 impl Attempt {
     /// Starts a new attempt.
     #[must_use]
-    pub fn begin(now: Timestamp) -> Self {
+    pub fn new(now: Timestamp) -> Self {
         Self {
-            asked: dependents::Attempt::begin(now, &ObjectMeta::default()),
+            asked: dependents::Attempt::new(now, &ObjectMeta::default()),
             released: None,
             reviewed: None,
             minting: None,
@@ -218,7 +218,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = Plan::idle(format!("Lane/{}", snapshot.namespace), snapshot.memory.clone());
     plan.memory.forget_old(now);
     plan.identity = Some(identity::use_for_bookkeeping());
-    let wanting = DesiredObjects::of(snapshot);
+    let wanting = DesiredObjects::from_snapshot(snapshot);
     plan.watch = vec![wanting.account.make_watched(), wanting.binding.make_watched()];
     if snapshot.state == NamespaceState::Unknown {
         plan.memory.confirmed = false;

@@ -57,7 +57,7 @@ impl World {
                 owner: None,
                 is_guarded: true,
                 live: BTreeMap::new(),
-                attempt: Attempt::begin(time_at(0)),
+                attempt: Attempt::new(time_at(0)),
                 memory: Memory::default(),
             },
             now: time_at(0),
@@ -86,7 +86,7 @@ impl World {
 
     /// Runs an attempt to its end, and returns the time of the next one.
     fn run(&mut self) -> Option<Timestamp> {
-        self.snapshot.attempt = Attempt::begin(self.now);
+        self.snapshot.attempt = Attempt::new(self.now);
         for id in self.gone.drain(..) {
             self.snapshot.live.remove(&id);
         }
@@ -137,7 +137,10 @@ impl World {
                     self.store_object(&apply.id, object.clone());
                     WriteAnswer::Done(Object(object))
                 };
-                self.snapshot.attempt.asked.take(Answer::Applied(apply.id, answer));
+                self.snapshot
+                    .attempt
+                    .asked
+                    .record_answer(Answer::Applied(apply.id, answer));
             }
             Step::Request(Request::Delete(delete)) => {
                 let id = delete.target.id;
@@ -145,7 +148,7 @@ impl World {
                 self.snapshot
                     .attempt
                     .asked
-                    .take(Answer::Deleted(id, DeleteAnswer::Accepted));
+                    .record_answer(Answer::Deleted(id, DeleteAnswer::Accepted));
             }
             Step::Request(other) => panic!("{other}"),
             Step::Release(release) => {
@@ -160,7 +163,7 @@ impl World {
         }
     }
 
-    fn admitted(&self) -> Option<String> {
+    fn read_admitted(&self) -> Option<String> {
         self.snapshot
             .memory
             .admitted_account()
@@ -198,14 +201,14 @@ fn a_lane_begins_when_the_api_server_says_that_it_may() {
             "ask whether system:serviceaccount:tenure-system:tenure-lane-pool may work here",
         ]
     );
-    assert_eq!(world.admitted(), None);
+    assert_eq!(world.read_admitted(), None);
     assert!(next > world.now && next < time_at(1));
     assert_eq!(world.live(&binding_id())["roleRef"]["name"], "tenure-lane");
     world.now = next;
     world.allows = true;
     let review = add_duration(next, MINTING_REVIEWS.0);
     assert_eq!(world.run(), Some(review));
-    assert_eq!(world.admitted().as_deref(), Some("tenure-lane-pool"));
+    assert_eq!(world.read_admitted().as_deref(), Some("tenure-lane-pool"));
     world.take_done();
     // Afterwards no request is made, until the review of the lane's administrator tokens is due.
     assert_eq!(world.run(), Some(review));
@@ -235,14 +238,14 @@ fn what_somebody_changes_is_put_back_each_time_later() {
             let began = world.now;
             loop {
                 let next = world.run();
-                if world.admitted().is_some() {
+                if world.read_admitted().is_some() {
                     break;
                 }
                 // During the pause, no request is made, however often a watch wakes the planner.
                 assert!(world.take_done().is_empty(), "{what}");
                 world.now = next.unwrap();
             }
-            assert!(world.admitted().is_some(), "{what}");
+            assert!(world.read_admitted().is_some(), "{what}");
             assert_eq!(
                 world.live(&binding_id())["subjects"][0]["name"],
                 "tenure-lane-pool",
@@ -266,7 +269,7 @@ fn what_somebody_changes_is_put_back_each_time_later() {
         world.now = add_duration(world.now, Duration::from_secs(601));
         tamper(&mut world);
         world.run();
-        assert!(world.admitted().is_some(), "{what}");
+        assert!(world.read_admitted().is_some(), "{what}");
     }
 }
 
@@ -295,9 +298,9 @@ fn one_that_is_being_deleted_gives_its_rights_until_it_is_gone_and_is_made_anew(
     world.live(&binding_id())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     world.run();
     assert_eq!(world.take_done(), ["let RoleBinding/team/tenure:lane go"]);
-    assert!(world.admitted().is_some());
+    assert!(world.read_admitted().is_some());
     world.run();
-    assert!(world.admitted().is_some());
+    assert!(world.read_admitted().is_some());
     assert!(world.live(&binding_id())["metadata"]["deletionTimestamp"].is_null());
 }
 
@@ -311,34 +314,34 @@ fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
     });
     world.run();
     world.take_done();
-    assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
+    assert_eq!(world.read_admitted().as_deref(), Some("tenure-lane-tenant-blue"));
     world.snapshot.state = NamespaceState::Ending;
     world.live(&binding_id())["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert_eq!(world.run(), Some(add_duration(world.now, MINTING_REVIEWS.0)));
     assert!(world.take_done().is_empty());
-    assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
+    assert_eq!(world.read_admitted().as_deref(), Some("tenure-lane-tenant-blue"));
     // The Tenant is deleted, and its lane's account with it: the pool finishes the remaining work.
     world.snapshot.placement = Placement::Disputed {
         message: "the Tenant is gone".to_owned(),
     };
     world.snapshot.owner = None;
     world.run();
-    assert_eq!(world.admitted().as_deref(), Some("tenure-lane-pool"));
+    assert_eq!(world.read_admitted().as_deref(), Some("tenure-lane-pool"));
     assert_eq!(world.live(&binding_id())["subjects"][0]["name"], "tenure-lane-pool");
     world.take_done();
     world.snapshot.is_worked_in = false;
     world.run();
     assert_eq!(world.take_done(), ["let RoleBinding/team/tenure:lane go"]);
-    assert_eq!(world.admitted(), None);
+    assert_eq!(world.read_admitted(), None);
     assert_eq!(world.run(), None);
 }
 
 #[test]
-fn without_it_a_namespace_that_ends_is_told_of_to_the_platform() {
+fn without_rights_an_ending_namespace_is_reported_to_the_platform() {
     let mut world = World::new();
     world.snapshot.state = NamespaceState::Ending;
     assert!(world.run().is_some());
-    assert_eq!(world.admitted(), None);
+    assert_eq!(world.read_admitted(), None);
     let [(reason, message)] = world.events.as_slice() else {
         panic!("{:?}", world.events)
     };
@@ -363,7 +366,7 @@ fn it_goes_when_nothing_is_reconciled_any_more() {
             "let RoleBinding/team/tenure:lane go"
         ]
     );
-    assert_eq!(world.admitted(), None);
+    assert_eq!(world.read_admitted(), None);
     // The account stays: others are of the same lane.
     assert!(world.live(&pool_account()).is_object());
 }
@@ -389,7 +392,7 @@ fn one_that_cannot_be_read_is_not_taken_for_gone() {
 }
 
 #[test]
-fn a_binding_of_another_role_is_left_and_told_of() {
+fn a_binding_of_another_role_is_left_and_reported() {
     let mut world = World::new();
     world.store_object(
         &binding_id(),
@@ -400,7 +403,7 @@ fn a_binding_of_another_role_is_left_and_told_of() {
         }),
     );
     assert!(world.run().is_some());
-    assert_eq!(world.admitted(), None);
+    assert_eq!(world.read_admitted(), None);
     assert!(
         !world
             .done
@@ -460,7 +463,7 @@ fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() 
 }
 
 #[test]
-fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
+fn a_binding_that_another_finalizer_holds_is_corrected_and_reported() {
     let mut world = World::new();
     world.run();
     world.take_done();

@@ -37,7 +37,7 @@ fn set_condition<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>, now:
 fn write_url<S: Source>(snapshot: &Snapshot<S>, digest: &str) -> String {
     let metadata = snapshot.repository.metadata();
     let named = metadata.namespace.as_deref().zip(metadata.name.as_deref());
-    let address = named.and_then(|named| ArtifactAddress::of(S::NAME, named, digest));
+    let address = named.and_then(|named| ArtifactAddress::new(S::NAME, named, digest));
     let url = snapshot.advertised.as_ref().zip(address);
     url.map(|(base, address)| base.write_url(&address)).unwrap_or_default()
 }

@@ -280,7 +280,7 @@ pub struct Snapshot<S: Source> {
 
 impl<S: Source> Snapshot<S> {
     /// Takes the answer to the step of this attempt.
-    pub fn take(&mut self, answer: Result<Fetched, FetchFailure>) {
+    pub fn record_answer(&mut self, answer: Result<Fetched, FetchFailure>) {
         self.attempt.fetched = Some(answer);
     }
 
@@ -318,7 +318,7 @@ pub struct Attempt {
 impl Attempt {
     /// Starts a new attempt for a source.
     #[must_use]
-    pub fn begin<S: Source>(now: Timestamp, repository: &S) -> Self {
+    pub fn new<S: Source>(now: Timestamp, repository: &S) -> Self {
         Self {
             started: now,
             generation: repository.metadata().generation,

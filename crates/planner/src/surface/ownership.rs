@@ -28,7 +28,7 @@ const NEW: &str = "cozystack.tenure-trial";
 /// The most Packages to look at that an account may write by their names.
 const MOST_NAMED: usize = 32;
 /// The longest answer that a condition repeats.
-const LONGEST_TOLD: usize = 512;
+const LONGEST_ANSWER: usize = 512;
 
 /// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ fn is_kept(answer: &TrialAnswer) -> bool {
 /// Reports the result in the status, as long as nothing refuses the trial.
 pub(super) fn report_trial(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp) {
     let Some(tried) = &snapshot.ownership else { return };
-    let short = |message: &str| -> String { message.chars().take(LONGEST_TOLD).collect() };
+    let short = |message: &str| -> String { message.chars().take(LONGEST_ANSWER).collect() };
     let (reason, what) = match &tried.answer {
         TrialAnswer::WritesNone => {
             condition::remove(&mut status.conditions, condition::OWNERSHIP_NOT_ENFORCED);

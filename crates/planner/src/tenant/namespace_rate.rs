@@ -49,13 +49,13 @@ impl NamespaceBurst {
 mod tests {
     use super::*;
 
-    fn at(second: i64) -> Timestamp {
+    fn time_at(second: i64) -> Timestamp {
         Timestamp::from_second(1_790_000_000 + second).unwrap()
     }
 
     fn record_range(burst: &mut NamespaceBurst, uids: std::ops::Range<usize>, second: i64) -> Option<Timestamp> {
         let uids: Vec<String> = uids.map(|uid| uid.to_string()).collect();
-        burst.record_uids(uids.iter().map(String::as_str), at(second));
+        burst.record_uids(uids.iter().map(String::as_str), time_at(second));
         burst.find_pause()
     }
 
@@ -65,8 +65,8 @@ mod tests {
         // A process that begins doesn't know how old the namespaces are.
         assert_eq!(record_range(&mut burst, 0..500, 0), None);
         assert_eq!(record_range(&mut burst, 0..627, 1), None);
-        assert_eq!(record_range(&mut burst, 0..628, 2), Some(at(31)));
-        assert_eq!(record_range(&mut burst, 0..628, 30), Some(at(31)));
+        assert_eq!(record_range(&mut burst, 0..628, 2), Some(time_at(31)));
+        assert_eq!(record_range(&mut burst, 0..628, 30), Some(time_at(31)));
         assert_eq!(record_range(&mut burst, 0..628, 31), None);
     }
 
@@ -76,9 +76,9 @@ mod tests {
         assert_eq!(record_range(&mut burst, 0..0, 0), None);
         // Each is gone before the next one is there.
         let pause = (0..ledger::MOST).find_map(|number| record_range(&mut burst, number..number + 1, 5));
-        assert_eq!(pause, Some(at(35)));
+        assert_eq!(pause, Some(time_at(35)));
         // A larger burst takes no more memory, and lasts no longer.
-        assert_eq!(record_range(&mut burst, 0..50_000, 6), Some(at(36)));
+        assert_eq!(record_range(&mut burst, 0..50_000, 6), Some(time_at(36)));
         assert_eq!(burst.seen.len(), ledger::MOST);
     }
 }

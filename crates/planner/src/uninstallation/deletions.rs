@@ -12,7 +12,7 @@ use super::{Action, KindChoice, ObservedObject, Snapshot, Step, name_object};
 pub(super) struct DeletedKinds(BTreeSet<(String, String)>);
 
 impl DeletedKinds {
-    pub(super) fn of(snapshot: &Snapshot, kinds: KindChoice) -> Self {
+    pub(super) fn from_snapshot(snapshot: &Snapshot, kinds: KindChoice) -> Self {
         let definitions = snapshot
             .installed
             .iter()

@@ -201,7 +201,7 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<RemovalChoice>) -> Result<Pla
     }
     let mut plan = Plan::default();
     let namespace = judge_namespace(snapshot, &mut plan);
-    let going = DeletedKinds::of(snapshot, kinds);
+    let going = DeletedKinds::from_snapshot(snapshot, kinds);
     (plan.headings, plan.stages) = [
         ("take away the rights that restore the webhooks", open_the_way(snapshot)),
         ("delete the webhooks", delete_webhooks(snapshot)),
@@ -349,7 +349,7 @@ fn plan_withdrawal(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
         return Vec::new();
     }
     let facts = snapshot.stated.iter().filter_map(|seen| {
-        let mut release = Release::of(&seen.object);
+        let mut release = Release::new(&seen.object);
         release.take_facts();
         release.into_step(seen)
     });
@@ -369,7 +369,7 @@ fn plan_releases(
     let goes_with_namespace = |object: &Value| namespace == NamespaceVerdict::Goes && is_in_platform(object);
     for seen in &snapshot.reconciled {
         let goes = choice.kinds == KindChoice::All || goes_with_namespace(&seen.object);
-        let mut release = Release::of(&seen.object);
+        let mut release = Release::new(&seen.object);
         // If Flux runs, it removes its own finalizer.
         if snapshot.flux.is_none() {
             release.take_finalizer();
@@ -382,13 +382,13 @@ fn plan_releases(
     }
     // Without a controller that removes the finalizer, these objects could not be deleted, not even with their kind.
     for seen in snapshot.tenants.iter().chain(&snapshot.access) {
-        let mut release = Release::of(&seen.object);
+        let mut release = Release::new(&seen.object);
         release.remove_own_finalizer();
         steps.extend(release.into_step(seen));
     }
     // With this finalizer, the namespaces of the bindings could never be deleted.
     for seen in &snapshot.role_bindings {
-        let mut release = Release::of(&seen.object);
+        let mut release = Release::new(&seen.object);
         release.remove_lane_finalizer();
         steps.extend(release.into_step(seen));
     }
@@ -397,7 +397,7 @@ fn plan_releases(
         if going.has(&seen.object) || goes_with_namespace(&seen.object) || reconciled.contains(seen.path.as_str()) {
             continue;
         }
-        let mut release = Release::of(&seen.object);
+        let mut release = Release::new(&seen.object);
         release.take_owners(going);
         steps.extend(release.into_step(seen));
     }

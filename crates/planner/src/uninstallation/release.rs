@@ -17,7 +17,7 @@ pub(super) struct Release<'a> {
 }
 
 impl<'a> Release<'a> {
-    pub(super) fn of(object: &'a Value) -> Self {
+    pub(super) fn new(object: &'a Value) -> Self {
         Self {
             object,
             metadata: serde_json::Map::new(),

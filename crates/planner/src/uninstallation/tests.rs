@@ -239,7 +239,7 @@ fn capsule_keeps_its_kind_and_nothing_else() {
 }
 
 #[test]
-fn rights_of_accounts_that_go_are_told() {
+fn rights_of_removed_accounts_are_reported() {
     let subject = json!([{"kind": "ServiceAccount", "namespace": PLATFORM_NAMESPACE, "name": "platform-gitops"}]);
     let binding = set_value(make_object("ClusterRoleBinding", "", "platform"), "/subjects", subject);
     let snapshot = Snapshot {
@@ -564,7 +564,7 @@ fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() 
 /// Without a controller that removes the finalizer, neither a request nor its kind could be deleted. The plan first reports what the request's credentials leave
 /// behind.
 #[test]
-fn requests_for_access_lose_the_controllers_finalizer_and_what_they_have_is_told() {
+fn requests_for_access_lose_their_finalizer_and_their_credentials_are_reported() {
     let mut snapshot = make_snapshot();
     snapshot.access = ["AccessProvider", "FluxAccessRequest"]
         .map(|kind| {

@@ -11,7 +11,7 @@ use tenure_planner::alert::{
     is_about, may_name, plan, select_alerts,
 };
 use tenure_planner::alert_event::AlertEvent;
-use tenure_planner::list_limits::{ALERTS_TOLD, EVENT_SOURCES, PATTERNS_TRIED};
+use tenure_planner::list_limits::{ALERTS_SELECTED, EVENT_SOURCES, PATTERNS_TRIED};
 use tenure_planner::{Event, EventKind, EventPlace, Next, invariants};
 
 use crate::receiver::{make_tenancy, start};
@@ -76,7 +76,7 @@ pub(crate) fn make_metadata(namespace: &str, name: &str) -> ObjectMeta {
 fn make_failure(message: &str) -> AlertEvent {
     let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
     let event = make_event(EventKind::Warning, "BuildFailed", message, &revision);
-    AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "app"), &event, start()).unwrap()
+    AlertEvent::new(KUSTOMIZE, &make_metadata("blue", "app"), &event, start()).unwrap()
 }
 
 fn plan_now(snapshot: &Snapshot) -> Plan {
@@ -298,7 +298,7 @@ fn an_event_is_wanted_by_what_the_alert_names() {
     assert_eq!(may_name_from("of-nobody"), (true, false));
     // An Alert for errors gets no good news.
     let good = make_event(EventKind::Normal, "Progressing", "ConfigMap/a created", &[]);
-    let good = AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "app"), &good, start()).unwrap();
+    let good = AlertEvent::new(KUSTOMIZE, &make_metadata("blue", "app"), &good, start()).unwrap();
     let errors = make_alert("blue", &json!({ "eventSeverity": "error" }));
     assert!(
         select_alerts(
@@ -324,27 +324,30 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
             kind,
             "notification-controller",
         );
-        assert_eq!(AlertEvent::of(of, &make_metadata("blue", "a"), &warning, at), None);
+        assert_eq!(AlertEvent::new(of, &make_metadata("blue", "a"), &warning, at), None);
     }
     assert_eq!(
-        AlertEvent::of(("v1", "Kustomization", "x"), &make_metadata("blue", "a"), &warning, at),
+        AlertEvent::new(("v1", "Kustomization", "x"), &make_metadata("blue", "a"), &warning, at),
         None
     );
     // An event for the platform, or about another object, is not the object's own.
     let mut elsewhere = warning.clone();
     elsewhere.place = EventPlace::Platform;
     assert_eq!(
-        AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "a"), &elsewhere, at),
+        AlertEvent::new(KUSTOMIZE, &make_metadata("blue", "a"), &elsewhere, at),
         None
     );
     // An event without news is not reported.
     let old = make_event(EventKind::Normal, "ArtifactUpToDate", "x", &[]);
-    assert_eq!(AlertEvent::of(SOURCE, &make_metadata("blue", "a"), &old, at), None);
+    assert_eq!(AlertEvent::new(SOURCE, &make_metadata("blue", "a"), &old, at), None);
     // Neither is a Kustomization's wait for its source, which reports its own problem.
     let waits = make_event(EventKind::Warning, "ArtifactFailed", "x", &[]);
-    assert_eq!(AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "a"), &waits, at), None);
+    assert_eq!(
+        AlertEvent::new(KUSTOMIZE, &make_metadata("blue", "a"), &waits, at),
+        None
+    );
     assert!(
-        AlertEvent::of(SOURCE, &make_metadata("blue", "a"), &warning, at).is_some(),
+        AlertEvent::new(SOURCE, &make_metadata("blue", "a"), &warning, at).is_some(),
         "the control"
     );
     let of = (
@@ -354,23 +357,23 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
     );
     let made = make_event(EventKind::Warning, "ArtifactFailed", "x", &[]);
     assert!(
-        AlertEvent::of(of, &make_metadata("blue", "a"), &made, at).is_some(),
-        "what it says of itself is told"
+        AlertEvent::new(of, &make_metadata("blue", "a"), &made, at).is_some(),
+        "its own events are sent"
     );
     // A Kustomization that waits for others has not failed.
     let waits = make_event(EventKind::Warning, "DependencyNotReady", "x", &[]);
-    let waits = AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "a"), &waits, at).unwrap();
+    let waits = AlertEvent::new(KUSTOMIZE, &make_metadata("blue", "a"), &waits, at).unwrap();
     assert_eq!(waits.severity.as_str(), "info");
 }
 
 #[test]
-fn what_is_told_beside_an_event_follows_fluxs_order() {
+fn metadata_of_an_event_follows_fluxs_order() {
     let mut metadata = make_metadata("blue", "app");
     metadata.annotations = Some(BTreeMap::from([
         ("event.toolkit.fluxcd.io/summary".to_owned(), "of the object".to_owned()),
         ("event.toolkit.fluxcd.io/deploymentID".to_owned(), "7".to_owned()),
         ("event.toolkit.fluxcd.io/revision".to_owned(), "forged".to_owned()),
-        ("example.com/secret".to_owned(), "not told".to_owned()),
+        ("example.com/secret".to_owned(), "not sent".to_owned()),
         ("kustomize.toolkit.fluxcd.io/revision".to_owned(), "forged".to_owned()),
     ]));
     let annotations = [
@@ -381,7 +384,7 @@ fn what_is_told_beside_an_event_follows_fluxs_order() {
         ("source.toolkit.fluxcd.io/revision", "of another group"),
     ];
     let event = make_event(EventKind::Normal, "Progressing", "x", &annotations);
-    let news = AlertEvent::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
+    let news = AlertEvent::new(KUSTOMIZE, &metadata, &event, start()).unwrap();
     let alert = make_alert(
         "blue",
         &json!({ "summary": "of the alert", "eventMetadata": { "cluster": "one", "deploymentID": "8" } }),
@@ -427,7 +430,7 @@ fn much_beside_an_event_and_a_long_message_are_cut() {
     metadata.annotations = Some(annotations.collect());
     let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
     let event = make_event(EventKind::Normal, "Progressing", &"é".repeat(40_000), &revision);
-    let news = AlertEvent::of(KUSTOMIZE, &metadata, &event, start()).unwrap();
+    let news = AlertEvent::new(KUSTOMIZE, &metadata, &event, start()).unwrap();
     let bytes: usize = news.metadata.iter().map(|(key, value)| key.len() + value.len()).sum();
     assert!(
         bytes <= 16 << 10 && news.metadata.contains_key(revision[0].0),
@@ -443,7 +446,7 @@ fn much_beside_an_event_and_a_long_message_are_cut() {
 #[test]
 fn a_success_is_a_commits_status() {
     let find_news = |kind, reason: &str, annotations: &[(&str, &str)]| {
-        let news = AlertEvent::of(
+        let news = AlertEvent::new(
             KUSTOMIZE,
             &make_metadata("blue", "app"),
             &make_event(kind, reason, "x", annotations),
@@ -469,7 +472,7 @@ fn a_success_is_a_commits_status() {
 }
 
 #[test]
-fn the_same_is_told_once_in_a_while() {
+fn equal_events_are_sent_once_in_a_while() {
     let mut recent = RecentEvents::default();
     let at = Duration::from_secs;
     assert!(recent.record_if_new(&make_failure("one"), at(0)));
@@ -483,7 +486,7 @@ fn the_same_is_told_once_in_a_while() {
         "one",
         &[("kustomize.toolkit.fluxcd.io/revision", "main@sha1:2")],
     );
-    let other = AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "app"), &other, start()).unwrap();
+    let other = AlertEvent::new(KUSTOMIZE, &make_metadata("blue", "app"), &other, start()).unwrap();
     assert!(recent.record_if_new(&other, at(301)));
     // For any number of events, the memory is bounded.
     for number in 0..2 * RECENT {
@@ -520,14 +523,14 @@ fn choose_of(alerts: &[Alert], news: &AlertEvent) -> SelectedAlerts {
 }
 
 #[test]
-fn ten_thousand_alerts_on_one_event_are_told_as_far_as_there_is_room() {
+fn of_ten_thousand_alerts_a_bounded_number_sends_one_event() {
     let alerts = make_alerts(10_000, &json!({}));
     let chosen = choose_of(&alerts, &make_failure("x"));
-    assert_eq!(chosen.chosen.len(), ALERTS_TOLD);
-    assert_eq!(chosen.too_many, Some(ALERTS_TOLD));
+    assert_eq!(chosen.chosen.len(), ALERTS_SELECTED);
+    assert_eq!(chosen.too_many, Some(ALERTS_SELECTED));
     // The control: as many Alerts as are allowed.
-    let chosen = choose_of(&alerts[..ALERTS_TOLD], &make_failure("x"));
-    assert_eq!((chosen.chosen.len(), chosen.too_many), (ALERTS_TOLD, None));
+    let chosen = choose_of(&alerts[..ALERTS_SELECTED], &make_failure("x"));
+    assert_eq!((chosen.chosen.len(), chosen.too_many), (ALERTS_SELECTED, None));
 }
 
 #[test]
@@ -549,7 +552,7 @@ fn expressions_cost_what_they_may_and_no_more() {
 fn news_are_fluxs_event() {
     let at: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
     let event = make_event(EventKind::Warning, "BuildFailed", "x", &[]);
-    let news = AlertEvent::of(KUSTOMIZE, &make_metadata("blue", "app"), &event, at).unwrap();
+    let news = AlertEvent::new(KUSTOMIZE, &make_metadata("blue", "app"), &event, at).unwrap();
     assert_eq!(
         news.write(&BTreeMap::from([("a".to_owned(), "b".to_owned())])),
         json!({

@@ -71,7 +71,7 @@ pub(crate) fn make_spec() -> Value {
 
 pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
     let generator = make_generator(spec);
-    let attempt = Attempt::begin(start(), &generator.metadata);
+    let attempt = Attempt::new(start(), &generator.metadata);
     let sources = [("repo", make_source("mono", "1")), ("other", make_source("base", "2"))];
     Snapshot {
         is_guarded: true,
@@ -221,7 +221,7 @@ fn what_it_makes_are_objects_and_recipes() {
 }
 
 #[test]
-fn mistakes_are_told_by_field() {
+fn mistakes_are_reported_by_field() {
     let check = |change: fn(&mut Value), expected: &str| {
         let mut spec = make_spec();
         change(&mut spec);

@@ -29,7 +29,7 @@ fn make_snapshot(fields: &Value) -> Snapshot {
         "spec": spec,
     }))
     .unwrap();
-    let attempt = Attempt::begin(start(), &repository);
+    let attempt = Attempt::new(start(), &repository);
     let known = json!({ "repository": repository, "placement": tenancy.find_placement("blue"), "attempt": attempt });
     serde_json::from_value(known).unwrap()
 }
@@ -81,7 +81,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
 }
 
 #[test]
-fn what_is_stored_is_told_in_fluxs_words() {
+fn stored_artifacts_are_reported_in_fluxs_words() {
     let mut snapshot = make_snapshot(&json!({}));
     let stored = StoredArtifact {
         facts: ArtifactFacts {

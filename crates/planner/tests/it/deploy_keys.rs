@@ -136,7 +136,7 @@ impl World {
 
 /// Runs a round of the shell: keys first, then the plan, on a cluster that accepts its writes; the status is stored.
 fn run_round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan {
-    snapshot.attempt = Attempt::begin(now, &snapshot.surface.metadata);
+    snapshot.attempt = Attempt::new(now, &snapshot.surface.metadata);
     begin_attempt(snapshot);
     for _ in 0..50 {
         let due = list_due(snapshot, now);
@@ -158,7 +158,7 @@ fn run_round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan
                     let mut object = apply.object.0.clone();
                     object["metadata"]["uid"] = json!("child");
                     let answer = tenure_planner::Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
-                    snapshot.live.extend(snapshot.attempt.take(answer));
+                    snapshot.live.extend(snapshot.attempt.record_answer(answer));
                 }
                 other => panic!("{other}"),
             }
@@ -333,7 +333,7 @@ fn nothing_is_written_or_fetched_with_a_secret_of_somebody_else() {
 }
 
 #[test]
-fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
+fn a_replaced_key_is_reported_and_not_used() {
     for (put, expected) in [
         (
             Ok(make_pair(9)),
@@ -366,7 +366,7 @@ fn a_key_that_another_one_was_put_in_the_place_of_is_said_and_not_used() {
 }
 
 #[test]
-fn a_key_that_is_gone_is_said_before_another_one_is_made() {
+fn a_missing_key_is_reported_before_another_one_is_made() {
     let mut snapshot = snapshot_of_blue();
     let mut world = World::default();
     run_round(&mut snapshot, &mut world, start());
@@ -375,7 +375,7 @@ fn a_key_that_is_gone_is_said_before_another_one_is_made() {
     find_repository(&mut snapshot)["status"] = json!({ "conditions": [{
         "type": "Ready", "status": "False", "reason": "AuthenticationFailed", "message": "there is no Secret" }] });
     let plan = run_round(&mut snapshot, &mut world, time_after(2));
-    assert_eq!((list_fingerprints(&snapshot).len(), world.made), (0, 1), "said first");
+    assert_eq!((list_fingerprints(&snapshot).len(), world.made), (0, 1), "report");
     assert!(list_reasons(&plan).contains(&"DeployKeyGone"), "{:?}", plan.events);
     assert_eq!(plan.next, Next::Done(Some(time_after(3))));
     let plan = run_round(&mut snapshot, &mut world, time_after(3));

@@ -29,13 +29,13 @@ fn make_artifact(source_ref: Value) -> ExternalArtifact {
 fn make_artifact_snapshot(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Snapshot {
     serde_json::from_value(json!({
         "repository": artifact, "placement": make_placement(), "beside": beside,
-        "attempt": external_artifact::Attempt::begin(start(), artifact),
+        "attempt": external_artifact::Attempt::new(start(), artifact),
     }))
     .unwrap()
 }
 
 #[test]
-fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
+fn an_artifact_is_made_from_its_generators_report_and_never_trusted() {
     let mut generating = make_snapshot(make_spec());
     carry_out(&mut generating);
     let recipes = StoredRecipes::clone(&generating.memory.recipes.clone().unwrap());

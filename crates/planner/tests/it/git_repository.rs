@@ -34,7 +34,7 @@ pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
     Snapshot {
         placement: tenancy.find_placement("blue"),
         stored: None,
-        attempt: Attempt::begin(start(), &repository),
+        attempt: Attempt::new(start(), &repository),
         beside: Beside::default(),
         memory: Memory::default(),
         advertised: None,
@@ -56,7 +56,7 @@ pub(crate) fn carry_over(snapshot: &mut Snapshot, plan: &Plan, now: Timestamp) {
         snapshot.repository.status = Some(status.clone());
     }
     if !matches!(plan.next, Next::Again) {
-        snapshot.attempt = Attempt::begin(now, &snapshot.repository);
+        snapshot.attempt = Attempt::new(now, &snapshot.repository);
     }
 }
 
@@ -85,7 +85,7 @@ fn a_status_says_where_an_artifact_is_served_and_is_written_anew_when_that_chang
     let mut at = start();
     let mut plan_url = |snapshot: &mut Snapshot, base: Option<&str>| {
         snapshot.advertised = base.map(|base| base.parse().unwrap());
-        snapshot.attempt = Attempt::begin(at, &snapshot.repository);
+        snapshot.attempt = Attempt::new(at, &snapshot.repository);
         snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
             revision: "master@sha1:1".to_owned(),
         }));
@@ -196,7 +196,7 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
 }
 
 #[test]
-fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
+fn failures_are_reported_once_retried_ever_later_and_keep_the_artifact() {
     let mut snapshot =
         make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "ref": { "branch": "gone" } }));
     let mut now = start();
@@ -238,7 +238,7 @@ fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
             .collect(),
     );
     let early = start();
-    snapshot.attempt = Attempt::begin(early, &snapshot.repository);
+    snapshot.attempt = Attempt::new(early, &snapshot.repository);
     assert!(matches!(plan_at(&snapshot, early).steps.as_slice(), [Step::Fetch(_)]));
 }
 
@@ -318,7 +318,7 @@ fn a_password_in_the_url_is_in_no_plan() {
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
         panic!("{plan}");
     };
-    assert_eq!(request.url.reveal(), url, "who fetches is told all of it");
+    assert_eq!(request.url.reveal(), url, "the fetch gets the whole address");
     let printed = [
         plan.to_string(),
         format!("{plan:?}"),
@@ -520,7 +520,7 @@ fn paths_that_lead_anywhere_else_are_refused() {
 }
 
 #[test]
-fn what_has_to_be_signed_is_asked_for_and_said() {
+fn required_signatures_are_requested_and_reported() {
     let verified = |mode: Value, reference: Value| {
         let mut spec = json!({ "url": "https://example.com/r.git", "interval": "10m", "verify": { "secretRef": { "name": "keys" } } });
         if !mode.is_null() {

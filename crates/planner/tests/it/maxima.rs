@@ -61,7 +61,7 @@ fn of_kustomization(field: &str, value: &Value) -> BTreeMap<String, (String, Str
         "placement": make_tenancy().find_placement("team"),
         "source": SourceFacts::NotFound,
         "serviceAccount": ServiceAccountFacts::Usable,
-        "attempt": kustomization::Attempt::begin(now(), &kustomization),
+        "attempt": kustomization::Attempt::new(now(), &kustomization),
         "kustomization": kustomization,
     }))
     .unwrap();
@@ -85,7 +85,7 @@ fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
             ownership: None,
             keys: std::collections::BTreeMap::new(),
             access: std::collections::BTreeMap::new(),
-            attempt: surface::Attempt::begin(now(), &surface.metadata),
+            attempt: surface::Attempt::new(now(), &surface.metadata),
             memory: Default::default(),
             surface,
         },

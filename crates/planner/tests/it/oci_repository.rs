@@ -36,7 +36,7 @@ fn make_snapshot(fields: &Value) -> Snapshot {
     Snapshot {
         placement: tenancy.find_placement("blue"),
         stored: None,
-        attempt: Attempt::begin(start(), &repository),
+        attempt: Attempt::new(start(), &repository),
         beside: (),
         memory: Memory::default(),
         advertised: None,
@@ -111,7 +111,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
 }
 
 #[test]
-fn what_is_stored_is_told_with_its_origin_and_its_signature() {
+fn stored_artifacts_are_reported_with_origin_and_signature() {
     let mut snapshot = make_snapshot(&json!({
         "layerSelector": { "operation": "extract" }, "verify": { "provider": "cosign", "secretRef": { "name": "keys" } },
     }));

@@ -51,7 +51,7 @@ pub(crate) fn make_news(kind: EventKind, reason: &str, message: &str) -> AlertEv
         "kustomize-controller",
     );
     let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
-    AlertEvent::of(
+    AlertEvent::new(
         of,
         &make_metadata("blue", "app"),
         &make_event(kind, reason, message, &annotations),
@@ -260,7 +260,7 @@ fn what_is_not_there_is_refused_by_name() {
 }
 
 #[test]
-fn who_is_told_of_what_follows_flux() {
+fn notified_providers_follow_flux() {
     let wants = |type_: &str, news: &AlertEvent| {
         let address = if type_.starts_with("git") {
             "https://git.example/a/b"
@@ -301,7 +301,7 @@ fn who_is_told_of_what_follows_flux() {
     assert!(!wants("github", &remark) && wants("slack", &remark));
     let of = ("source.toolkit.fluxcd.io/v1", "GitRepository", "source-controller");
     let source = make_event(EventKind::Warning, "GitOperationFailed", "x", &[]);
-    let source = AlertEvent::of(of, &make_metadata("blue", "app"), &source, start()).unwrap();
+    let source = AlertEvent::new(of, &make_metadata("blue", "app"), &source, start()).unwrap();
     assert!(!wants("github", &source) && wants("slack", &source));
     // The owner of the event is checked again when the event is sent.
     let slack = make_provider(&json!({ "type": "slack" }));

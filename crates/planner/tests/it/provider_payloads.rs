@@ -66,7 +66,7 @@ fn generic_hmac_signs_what_is_sent() {
 }
 
 #[test]
-fn slack_is_told_in_one_attachment() {
+fn slack_receives_one_attachment() {
     let fields = json!({ "type": "slack", "channel": "general", "username": "tenure" });
     let request = write_notification(&fields, &[("token", "sesame\n")], &make_failure());
     assert_eq!(find_header(&request, "authorization"), Some("Bearer sesame"));
@@ -203,7 +203,7 @@ fn alertmanager_gets_labels() {
 }
 
 #[test]
-fn a_commits_status_is_asked_for_and_told() {
+fn a_commits_status_is_read_and_sent() {
     let sending = |type_: &str, address: &str, news: &AlertEvent| {
         let fields = json!({ "type": type_, "address": address, "secretRef": { "name": "secret" } });
         sent_with(&fields, Some(&[("token", "sesame\n")]), news).unwrap()

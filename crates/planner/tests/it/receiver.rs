@@ -50,7 +50,7 @@ fn make_snapshot(fields: &Value) -> Snapshot {
         placement: make_tenancy().find_placement("blue"),
         is_outdated: false,
         has_listener: true,
-        attempt: Attempt::begin(&receiver),
+        attempt: Attempt::new(&receiver),
         memory: Memory::default(),
         receiver,
     }
@@ -100,7 +100,7 @@ fn a_path_follows_from_the_token_the_name_and_the_namespace() {
     assert!(plan.events.iter().all(|event| !event.message.contains("/hook/")));
     // Nothing is read or written before the next look is due: at the interval, after a request, or after a change.
     let mut again = Snapshot {
-        attempt: Attempt::begin(&snapshot.receiver),
+        attempt: Attempt::new(&snapshot.receiver),
         ..snapshot
     };
     let idle = plan_now(&again);
@@ -117,7 +117,7 @@ fn a_path_follows_from_the_token_the_name_and_the_namespace() {
     let asked = BTreeMap::from([("reconcile.fluxcd.io/requestedAt".to_owned(), "now".to_owned())]);
     again.receiver.metadata.annotations = Some(asked);
     assert_eq!(plan_now(&again).next, Next::Restart);
-    again.attempt = Attempt::begin(&again.receiver);
+    again.attempt = Attempt::new(&again.receiver);
     let (_, plan) = plan_with_token(again, Ok(b"sesame"));
     assert_eq!(plan.status.unwrap().last_handled_reconcile_at.as_deref(), Some("now"));
     assert!(plan.events.is_empty(), "it is no news");
@@ -147,11 +147,11 @@ fn receiver_without_listener_is_not_ready() {
             .all(|event| event.kind == EventKind::Warning && !event.message.contains("/hook/"))
     );
     // Reported once, until the listener is there.
-    silent.attempt = Attempt::begin(&silent.receiver);
+    silent.attempt = Attempt::new(&silent.receiver);
     silent.is_outdated = true;
     let (mut silent, again) = plan_with_token(silent, Ok(b"sesame"));
     assert!(again.events.is_empty() && again.status.is_none(), "{again}");
-    silent.attempt = Attempt::begin(&silent.receiver);
+    silent.attempt = Attempt::new(&silent.receiver);
     silent.has_listener = true;
     let (_, planned) = plan_with_token(silent, Ok(b"sesame"));
     assert_eq!(planned.status.unwrap().conditions[0].reason, "Succeeded");
@@ -161,7 +161,7 @@ fn receiver_without_listener_is_not_ready() {
 fn a_token_that_is_gone_closes_the_door_and_one_that_nobody_tells_of_does_not() {
     let (known, _) = plan_with_token(make_snapshot(&json!({})), Ok(b"sesame"));
     let begin = |snapshot: &Snapshot| Snapshot {
-        attempt: Attempt::begin(&snapshot.receiver),
+        attempt: Attempt::new(&snapshot.receiver),
         is_outdated: true,
         ..snapshot.clone()
     };

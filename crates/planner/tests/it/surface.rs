@@ -42,7 +42,7 @@ pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Time
         ownership: None,
         keys: std::collections::BTreeMap::new(),
         access: std::collections::BTreeMap::new(),
-        attempt: Attempt::begin(at, &surface.metadata),
+        attempt: Attempt::new(at, &surface.metadata),
         memory: Memory::default(),
         surface,
     }
@@ -73,11 +73,11 @@ fn run_until_settled(snapshot: &mut Snapshot) -> Plan {
                     object["metadata"]["managedFields"] =
                         json!([{ "manager": "tenure-controller", "fieldsV1": { "f:spec": {} } }]);
                     let answer = Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
-                    snapshot.live.extend(snapshot.attempt.take(answer));
+                    snapshot.live.extend(snapshot.attempt.record_answer(answer));
                 }
                 Request::Delete(delete) => {
                     let answer = Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Absent);
-                    snapshot.attempt.take(answer);
+                    snapshot.attempt.record_answer(answer);
                     snapshot.live.insert(delete.target.id.clone(), Live::Absent);
                 }
                 other => panic!("{other}"),
@@ -110,7 +110,7 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
 
     // A new attempt has nothing more to write.
     snapshot.surface.status = plan.status;
-    snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.surface.metadata);
     let again = plan_now(&snapshot);
     assert_eq!((again.steps.len(), again.status.as_ref()), (0, None), "{again}");
 
@@ -323,7 +323,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
     // A wake every ten milliseconds for a minute; every write is refused.
     for wake in 0..6_000_i64 {
         let at = start.checked_add(jiff::SignedDuration::from_millis(wake * 10)).unwrap();
-        snapshot.attempt = Attempt::begin(at, &snapshot.surface.metadata);
+        snapshot.attempt = Attempt::new(at, &snapshot.surface.metadata);
         loop {
             let plan = plan(&snapshot, at);
             assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
@@ -361,7 +361,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
 
     // The spec changed: the plan acts at once.
     snapshot.surface.metadata.generation = Some(2);
-    snapshot.attempt = Attempt::begin(start, &snapshot.surface.metadata);
+    snapshot.attempt = Attempt::new(start, &snapshot.surface.metadata);
     let plan = plan_now(&snapshot);
     assert_eq!(plan.steps.len(), 2, "{plan}");
 }
@@ -405,7 +405,7 @@ fn a_surface_says_why_its_lane_is_down() {
 
 /// Packages are tried only as the platform's surfaces, once and then from time to time. The result is reported as long as nothing refuses the trial.
 #[test]
-fn what_keeps_a_charts_fields_is_tried_and_told() {
+fn protection_of_a_charts_fields_is_tried_and_reported() {
     let spec =
         json!({ "serviceAccountName": "admin", "sources": [{ "name": "a", "url": "https://git.example.org/a" }] });
     let mut of_platform = make_snapshot("tenure-system", spec.clone());
@@ -513,7 +513,7 @@ fn a_request_is_passed_on_once_and_later_ones_of_others_stay() {
     let ask = |snapshot: &mut Snapshot, token: &str| {
         let annotations = snapshot.surface.metadata.annotations.get_or_insert_default();
         annotations.insert("reconcile.fluxcd.io/requestedAt".to_owned(), token.to_owned());
-        snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
+        snapshot.attempt = Attempt::new(now(), &snapshot.surface.metadata);
     };
     let read = |snapshot: &Snapshot| {
         let objects = snapshot.live.values().filter_map(Live::object);
@@ -531,7 +531,7 @@ fn a_request_is_passed_on_once_and_later_ones_of_others_stay() {
             object.0["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"] = json!("2 of a Receiver");
         }
     }
-    snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.surface.metadata);
     let again = plan_now(&snapshot);
     assert_eq!(again.steps.len(), 0, "{again}");
     // A write for another reason does not change it.

@@ -50,7 +50,7 @@ impl Play {
     fn run_attempt(&mut self) -> bool {
         let before = self.writes;
         self.now += SignedDuration::from_secs(3600);
-        self.snapshot.attempt = Attempt::begin(self.now, &self.snapshot.surface.metadata);
+        self.snapshot.attempt = Attempt::new(self.now, &self.snapshot.surface.metadata);
         begin_attempt(&mut self.snapshot);
         let mut absent = BTreeMap::new();
         for _ in 0..50 {
@@ -93,7 +93,7 @@ impl Play {
                 if self.is_killed() {
                     return false;
                 }
-                self.snapshot.attempt.take(answer);
+                self.snapshot.attempt.record_answer(answer);
             }
             if let Some(status) = &plan.status {
                 self.snapshot.surface.status = Some(status.clone());

@@ -32,7 +32,7 @@ pub(crate) fn make_snapshot(spec: Value, namespaces: Value) -> Snapshot {
         access_findings: None,
         creation_proof: "proof-1".to_owned(),
         are_policies_in_force: false,
-        attempt: Attempt::begin(now(), &tenant.metadata),
+        attempt: Attempt::new(now(), &tenant.metadata),
         memory: Memory::default(),
         tenant,
     }
@@ -89,13 +89,13 @@ pub(crate) fn settle_at(snapshot: &mut Snapshot, at: Timestamp) -> (Vec<String>,
                     let uid = known.map_or_else(|| format!("uid-{}", apply.id.name), |known| known.uid.clone());
                     object["metadata"]["uid"] = json!(uid);
                     let answer = Answer::Applied(apply.id.clone(), WriteAnswer::Done(Object(object)));
-                    let implied = snapshot.attempt.take(answer);
-                    // Namespaces are known by the realm.
+                    let implied = snapshot.attempt.record_answer(answer);
+                    // Namespaces are known from the tenancy facts.
                     snapshot.live.extend(implied.filter(|(id, _)| id.kind != "Namespace"));
                 }
                 Request::Delete(delete) => {
                     let answer = Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Absent);
-                    snapshot.attempt.take(answer);
+                    snapshot.attempt.record_answer(answer);
                     snapshot.live.insert(delete.target.id.clone(), Live::Absent);
                 }
                 other => panic!("{other}"),
@@ -138,14 +138,14 @@ fn an_owner_that_is_gone_loses_its_bindings_and_nothing_else_is_touched() {
         Live::Present(Object(foreign)),
     );
     snapshot.tenant.spec.owners.clear();
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
     let (steps, _) = run_until_settled(&mut snapshot);
     assert_eq!(steps.len(), 1, "{steps:?}");
     assert!(
         steps[0].starts_with("delete RoleBinding/blue/capsule:managed:"),
         "{steps:?}"
     );
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
     assert_eq!(run_until_settled(&mut snapshot).0, Vec::<String>::new());
 }
 
@@ -223,7 +223,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
     // Namespaces come and go elsewhere, a hundred times a second for a minute; the home namespace may not be made.
     for wake in 0..6_000_i64 {
         let at = now().checked_add(jiff::SignedDuration::from_millis(wake * 10)).unwrap();
-        snapshot.attempt = Attempt::begin(at, &snapshot.tenant.metadata);
+        snapshot.attempt = Attempt::new(at, &snapshot.tenant.metadata);
         loop {
             let plan = plan(&snapshot, at);
             assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
@@ -252,7 +252,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
 
 /// The administrator decides which ClusterRoles may be bound, so the Tenant's message says how.
 #[test]
-fn who_names_a_role_that_may_not_be_bound_is_told_what_to_do() {
+fn a_role_that_may_not_be_bound_is_reported_with_its_remedy() {
     let additional = json!([{ "clusterRoleName": "viewer", "subjects": [{ "kind": "User", "name": "bob" }] }]);
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }], "additionalRoleBindings": additional });
     let owners = json!([{ "name": "blue", "uid": "t" }]);
@@ -299,7 +299,7 @@ fn who_names_a_role_that_may_not_be_bound_is_told_what_to_do() {
 }
 
 #[test]
-fn a_plan_is_overtaken_by_another_tenant_and_by_another_realm() {
+fn a_plan_is_overtaken_by_another_tenant_and_by_other_tenancy_facts() {
     let known = json!([{ "name": "blue", "uid": "n1" }]);
     let snapshot = make_snapshot(json!({}), known.clone());
     let check = |change: fn(&mut tenure_api::Tenant), namespaces: &Value, expected: bool| {
@@ -344,7 +344,7 @@ fn find_unenforced(spec: &Value, (is_guarded, has_policies): (bool, bool)) -> St
 }
 
 #[test]
-fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
+fn fields_for_admission_are_unenforced_only_without_admission() {
     let spec = json!({
         "storageClasses": { "allowed": ["fast"], "matchLabels": { "a": "b" } },
         "imagePullPolicies": ["Always"],
@@ -373,7 +373,7 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
 }
 
 #[test]
-fn a_scope_that_nobody_knows_is_said_to_be_kept() {
+fn an_unknown_scope_is_reported_as_unenforced() {
     let is_reported = |word: &str| {
         let spec = json!({ "ingressOptions": { "hostnameCollisionScope": word } });
         find_unenforced(&spec, (true, false))
@@ -388,7 +388,7 @@ fn a_scope_that_nobody_knows_is_said_to_be_kept() {
 }
 
 #[test]
-fn an_expression_that_can_not_be_read_is_said() {
+fn an_unreadable_expression_is_reported() {
     let spec = json!({
         "containerRegistries": { "allowedRegex": "(" },
         "serviceOptions": { "externalIPs": { "allowed": ["192.0.2.0/99"] }, "forbiddenLabels": { "deniedRegex": "[" } }
@@ -540,7 +540,7 @@ fn a_namespace_keeps_a_stricter_pod_security_level() {
             let spaces = &mut snapshot.tenant.status.as_mut().unwrap().spaces;
             spaces[0].metadata = serde_json::from_value(json!(metadata)).unwrap();
         }
-        snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+        snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
         let labels = live.map_or(json!({}), |live| json!({ key: live }));
         let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "blue", "uid": "n1", "labels": labels } });
         snapshot

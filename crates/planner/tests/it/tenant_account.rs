@@ -83,7 +83,7 @@ fn list_ways(own: &[(&str, &str, Value)], cluster: &[(&str, &str, Value)]) -> Ve
 }
 
 #[test]
-fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
+fn each_way_to_the_account_is_reported_with_subject_and_binding() {
     let alice = "alice asks for its tokens, speaks in its name, starts Pods as it (RoleBinding owner)";
     assert_eq!(list_ways(&[("owner", "edit", make_user("alice"))], &[]), [alice]);
     for (role, subject, expected) in [
@@ -153,7 +153,7 @@ fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
 
 /// A user with rights on bindings chooses their names and their number.
 #[test]
-fn what_is_told_is_bounded() {
+fn reported_findings_are_bounded() {
     let long = "x".repeat(100_000);
     let many: Vec<(&str, &str, Value)> = (0..500)
         .map(|number| ("b", "edit", make_user(&format!("{number}-{long}"))))
@@ -223,7 +223,7 @@ fn make_findings(pods: &[&str], ways: &[&str], unseen: &[&str]) -> AccessFinding
 }
 
 #[test]
-fn what_was_found_is_said_with_what_admission_makes_of_it() {
+fn findings_are_reported_with_the_state_of_admission() {
     let way = ["alice asks for its tokens (RoleBinding owner)"];
     let (found, nothing) = (make_findings(&[], &way, &[]), make_findings(&[], &[], &[]));
     let running = make_findings(&["web"], &[], &[]);

@@ -239,7 +239,7 @@ fn an_administrator_chooses_what_the_account_may_write() {
     let mut snapshot = make_snapshot(json!({}));
     run_until_settled(&mut snapshot);
     snapshot.tenant.metadata.annotations = serde_json::from_value(named("mine")).unwrap();
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
     let (steps, plan) = run_until_settled(&mut snapshot);
     let count = |verb: &str| {
         steps
@@ -253,7 +253,7 @@ fn an_administrator_chooses_what_the_account_may_write() {
 
 /// An account that an administrator made has the roles that the Tenant names for it as an owner.
 #[test]
-fn a_role_for_an_account_that_is_not_generated_is_said_to_be_nobodys() {
+fn a_role_for_an_account_that_is_not_generated_is_reported_as_unbound() {
     let owners =
         json!([{ "kind": "ServiceAccount", "name": "system:serviceaccount:blue:robot", "clusterRoles": ["edit"] }]);
     let mut snapshot = make_snapshot(json!({ "owners": owners }));
@@ -345,7 +345,7 @@ fn owners_apply_namespaces_only_under_policies() {
 
 /// Each ServiceAccount owner is looked up, and reported as long as it is missing; users and groups are in no API.
 #[test]
-fn an_owner_that_is_not_there_is_said() {
+fn a_missing_owner_is_reported() {
     let account = |namespace: &str| json!({ "kind": "ServiceAccount", "name": format!("system:serviceaccount:{namespace}:robot") });
     let user = json!({ "kind": "User", "name": "alice" });
     let id = |namespace: &str| format!("{namespace}_robot__ServiceAccount").parse().unwrap();
@@ -409,7 +409,7 @@ fn an_owner_that_is_not_there_is_said() {
         // The report disappears with its subject.
         snapshot.tenant.status = Some(status);
         snapshot.tenant.spec.owners.clear();
-        snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+        snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
         let status = run_until_settled(&mut snapshot).1.status;
         let has_condition = |status: TenantStatus| status.conditions.iter().any(|known| known.type_ == "OwnersFound");
         assert!(!status.is_some_and(has_condition), "{owners}");

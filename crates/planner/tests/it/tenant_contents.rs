@@ -36,7 +36,7 @@ fn see_namespace(snapshot: &mut Snapshot, name: &str, labels: Value) {
 }
 
 fn plan_again(snapshot: &mut Snapshot) -> Vec<String> {
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
     let (steps, plan) = run_until_settled(snapshot);
     snapshot.memory = plan.memory;
     if plan.status.is_some() {
@@ -151,13 +151,13 @@ fn what_a_write_came_to_is_not_written_again() {
     plan_again(&mut snapshot);
     let id = "blue_capsule-blue-0__ResourceQuota";
     let wanted: tenure_api::ObjectId = id.parse().unwrap();
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
     find(&mut snapshot, id)["spec"]["more"] = json!("from a webhook");
     let plan = tenure_planner::tenant::plan(&snapshot, now());
     assert_eq!(plan.steps.len(), 1, "{plan}");
     let answered = find(&mut snapshot, id).clone();
     let answer = tenure_planner::answer::Answer::Applied(wanted, tenure_planner::WriteAnswer::Done(Object(answered)));
-    snapshot.attempt.take(answer);
+    snapshot.attempt.record_answer(answer);
     snapshot.memory = tenure_planner::tenant::plan(&snapshot, now()).memory;
     assert_eq!(plan_again(&mut snapshot), Vec::<String>::new());
     // Another edit is another matter.
@@ -227,7 +227,7 @@ fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_mark
 }
 
 #[test]
-fn too_many_and_too_large_items_are_told_and_take_nothing_away() {
+fn too_many_and_too_large_items_are_reported_and_remove_nothing() {
     let item = |pods: usize| json!({ "hard": { "pods": pods.to_string() } });
     let items = |count: usize| (0..count).map(item).collect::<Vec<_>>();
     let quotas = |items: Vec<Value>| json!({ "scope": "Namespace", "items": items });

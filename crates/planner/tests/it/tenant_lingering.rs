@@ -62,7 +62,7 @@ fn edit_object(snapshot: &mut Snapshot, id: &tenure_api::ObjectId, pointer: &str
 
 /// Runs an attempt against a server that keeps objects with finalizers.
 fn run(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
     let mut steps = Vec::new();
     for _ in 0..10 {
         let plan = plan(snapshot, now());
@@ -101,7 +101,7 @@ fn run(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
                 steps.push(step.to_string());
             }
             assert!(!id.name.is_empty());
-            let implied = snapshot.attempt.take(answer);
+            let implied = snapshot.attempt.record_answer(answer);
             snapshot.live.extend(implied);
         }
     }

@@ -148,7 +148,7 @@ impl World {
             self.answers.clear();
             self.delete_tenant();
             self.observe();
-            self.snapshot.attempt = Attempt::begin(now(), &self.snapshot.tenant.metadata);
+            self.snapshot.attempt = Attempt::new(now(), &self.snapshot.tenant.metadata);
             for _ in 0..20 {
                 self.observe();
                 let plan = plan(&self.snapshot, now());
@@ -173,7 +173,7 @@ impl World {
                     }
                 }
                 for answer in answers {
-                    if let Some((id, Live::Absent)) = self.snapshot.attempt.take(answer) {
+                    if let Some((id, Live::Absent)) = self.snapshot.attempt.record_answer(answer) {
                         self.answers.insert(id, Live::Absent);
                     }
                 }
@@ -441,7 +441,7 @@ fn a_burst_of_namespaces_ends_the_right_to_more_for_half_a_minute() {
         Arc::make_mut(&mut snapshot.tenancy).namespaces.extend(new);
         let (_, plan) = run_until_settled(snapshot);
         snapshot.memory = plan.memory.clone();
-        snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+        snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
     };
     // Namespaces that are there when a process begins are no burst.
     create(&mut snapshot, 200);

@@ -39,7 +39,7 @@ fn apply_plan(snapshot: &mut Snapshot, plan: Plan) {
     if plan.status.is_some() {
         snapshot.tenant.status = plan.status;
     }
-    snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
+    snapshot.attempt = Attempt::new(now(), &snapshot.tenant.metadata);
 }
 
 fn describe_condition(snapshot: &Snapshot, type_: &str) -> String {
@@ -96,7 +96,7 @@ fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
     };
     let mut object = apply.object.clone();
     object.0["metadata"]["uid"] = json!("n9");
-    made.attempt.take(Answer::Applied(
+    made.attempt.record_answer(Answer::Applied(
         apply.id.clone(),
         tenure_planner::WriteAnswer::Done(object),
     ));
@@ -147,7 +147,7 @@ fn what_was_there_before_records_is_taken_over_once_and_nothing_protected_is() {
 }
 
 #[test]
-fn what_was_taken_over_is_said_once_and_stays_readable() {
+fn a_takeover_is_reported_once_and_stays_readable() {
     let mut snapshot = make_snapshot(json!({}), json!([make_claim("blue", "n1"), make_claim("shop", "n2")]));
     let earlier = json!({ "size": 2, "state": "Active", "namespaces": ["blue", "shop"] });
     snapshot.tenant.status = serde_json::from_value(earlier).unwrap();
@@ -282,7 +282,7 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
             delete.resource_version.as_deref(),
         ));
         let answer = Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Accepted);
-        snapshot.attempt.take(answer);
+        snapshot.attempt.record_answer(answer);
     }
     assert_eq!(
         deleted,
@@ -374,7 +374,7 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
     // The namespace still exists, and is read again without a watch.
     snapshot
         .attempt
-        .take(Answer::Deleted(id("new"), DeleteAnswer::Accepted));
+        .record_answer(Answer::Deleted(id("new"), DeleteAnswer::Accepted));
     let third = plan_at(&snapshot, now());
     assert!(matches!(third.next, Next::Done(Some(_))), "{third}");
     snapshot.live.insert(id("new"), Live::Absent);
@@ -395,7 +395,7 @@ fn a_tenant_that_is_not_to_take_its_namespaces_along_leaves_them() {
 }
 
 #[test]
-fn a_namespace_that_may_not_be_deleted_is_told() {
+fn a_namespace_that_may_not_be_deleted_is_reported() {
     let mut snapshot = make_terminating(&[FINALIZER]);
     for step in plan_at(&snapshot, now()).steps {
         let Request::Delete(delete) = step else {
@@ -409,7 +409,7 @@ fn a_namespace_that_may_not_be_deleted_is_told() {
         };
         snapshot
             .attempt
-            .take(Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Failed(failure)));
+            .record_answer(Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Failed(failure)));
     }
     let planned = plan_at(&snapshot, now());
     assert!(

@@ -70,7 +70,7 @@ impl Server {
 
     /// Runs one attempt of the controller with the state that its watch has reported.
     fn reconcile(&mut self) {
-        self.snapshot.attempt = Attempt::begin(self.clock, &self.snapshot.tenant.metadata);
+        self.snapshot.attempt = Attempt::new(self.clock, &self.snapshot.tenant.metadata);
         for _ in 0..10 {
             let plan = self.plan();
             assert_eq!(invariants::check_plan(&plan), Vec::<String>::new(), "{plan}");
@@ -122,7 +122,10 @@ impl Server {
                     }),
                     false => WriteAnswer::Done(Object(object)),
                 };
-                let implied = self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
+                let implied = self
+                    .snapshot
+                    .attempt
+                    .record_answer(Answer::Applied(apply.id.clone(), answer));
                 // The watch reports quotas late.
                 self.snapshot
                     .live
@@ -132,7 +135,7 @@ impl Server {
                 assert_ne!(delete.target.id.kind, "ResourceQuota", "{delete:?}");
                 self.snapshot
                     .attempt
-                    .take(Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Absent));
+                    .record_answer(Answer::Deleted(delete.target.id.clone(), DeleteAnswer::Absent));
                 self.snapshot.live.remove(&delete.target.id);
             }
             other => panic!("{other}"),

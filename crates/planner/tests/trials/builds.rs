@@ -29,7 +29,7 @@ impl Build {
                     message: message.clone(),
                     artifact_missing: false,
                 };
-                return Rendered::of(request, Err(failure), Vec::new());
+                return Rendered::new(request, Err(failure), Vec::new());
             }
         };
         let namespace = request.overlay.target_namespace.as_deref();
@@ -37,6 +37,6 @@ impl Build {
         let objects = objects
             .map(|(index, object)| make_rendered(object, index, namespace))
             .collect();
-        Rendered::of(request, Ok(objects), files)
+        Rendered::new(request, Ok(objects), files)
     }
 }

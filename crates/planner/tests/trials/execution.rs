@@ -12,7 +12,7 @@ impl Player {
             Step::Ask(Request::ResolveKinds(kinds)) => {
                 for kind in kinds {
                     let answer = self.world.find_kind(kind);
-                    self.snapshot.take(Answer::Kind(kind.clone(), answer));
+                    self.snapshot.record_answer(Answer::Kind(kind.clone(), answer));
                 }
             }
             Step::Render(request) => {
@@ -21,27 +21,29 @@ impl Player {
             }
             Step::Ask(Request::Read(target)) => {
                 let live = self.world.read(&target.id);
-                let implied = self.snapshot.take(Answer::Live(target.id.clone(), live));
+                let implied = self.snapshot.record_answer(Answer::Live(target.id.clone(), live));
                 self.snapshot.live.extend(implied);
             }
             Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
-                let implied = self.snapshot.take(Answer::DryRun(apply.id.clone(), answer));
+                let implied = self.snapshot.record_answer(Answer::DryRun(apply.id.clone(), answer));
                 self.snapshot.live.extend(implied);
             }
             Step::Ask(Request::Try(apply)) => {
                 let answer = self.world.try_creation(apply);
-                self.snapshot.take(Answer::Tried(apply.id.clone(), answer));
+                self.snapshot.record_answer(Answer::Tried(apply.id.clone(), answer));
             }
             Step::Ask(Request::Create(apply)) => {
                 let answer = self.world.create(apply, self.now);
-                self.snapshot.take(Answer::Created(apply.id.clone(), answer));
+                self.snapshot.record_answer(Answer::Created(apply.id.clone(), answer));
                 self.watch_objects();
             }
             Step::Ask(Request::Apply(apply)) => {
                 let answer = self.world.apply(apply, self.now);
                 // The answer goes to the attempt alone: in a scenario, no shell looks up kinds again before the next attempt.
-                self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
+                self.snapshot
+                    .attempt
+                    .record_answer(Answer::Applied(apply.id.clone(), answer));
                 self.watch_objects();
             }
             Step::Ask(Request::TakeOver(take_over)) => {
@@ -49,21 +51,22 @@ impl Player {
                     .world
                     .take_over(&take_over.target.id, &take_over.from, &take_over.patch, self.now);
                 self.snapshot
-                    .take(Answer::TakenOver(take_over.target.id.clone(), answer));
+                    .record_answer(Answer::TakenOver(take_over.target.id.clone(), answer));
                 self.watch_objects();
             }
             Step::Ask(Request::FindClaims(namespace)) => {
                 let answer = self.world.find_claims(namespace);
-                self.snapshot.take(Answer::Claims(namespace.clone(), answer));
+                self.snapshot.record_answer(Answer::Claims(namespace.clone(), answer));
             }
             Step::Ask(Request::TryDelete(delete)) => {
                 let answer = self.world.try_deletion(delete);
                 self.snapshot
-                    .take(Answer::TriedDelete(delete.target.id.clone(), answer));
+                    .record_answer(Answer::TriedDelete(delete.target.id.clone(), answer));
             }
             Step::Ask(Request::Delete(delete)) => {
                 let answer = self.world.delete(delete);
-                self.snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
+                self.snapshot
+                    .record_answer(Answer::Deleted(delete.target.id.clone(), answer));
                 self.watch_objects();
             }
             Step::Ask(Request::Release(_) | Request::Disown(_)) => panic!("no step of a Kustomization: {step}"),

@@ -88,7 +88,7 @@ fn play_scenario(name: &str, scenario: Scenario) -> String {
     let kustomization: Kustomization = serde_json::from_value(object).unwrap_or_else(|error| panic!("{name}: {error}"));
     let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let namespace = kustomization.metadata.namespace.clone().unwrap();
-    let placement: Placement = scenario.realm.find_placement(&namespace);
+    let placement: Placement = scenario.tenancy.find_placement(&namespace);
     let snapshot = Snapshot {
         placement,
         source: SourceFacts::NotFound,
@@ -107,7 +107,7 @@ fn play_scenario(name: &str, scenario: Scenario) -> String {
         settings: scenario.settings,
         least_interval: Duration::from_secs(scenario.least_interval),
         strict_sops: false,
-        attempt: Attempt::begin(now, &kustomization),
+        attempt: Attempt::new(now, &kustomization),
         memory: Memory::default(),
         kustomization,
     };
@@ -308,10 +308,10 @@ impl Player {
                 self.siblings = survey;
             }
             Act::StatusFails(times) => self.status_fails = times,
-            Act::Realm(realm) => {
+            Act::Tenancy(tenancy) => {
                 writeln!(self.account, "# Tenants and namespaces change").unwrap();
                 let namespace = self.snapshot.kustomization.metadata.namespace.clone().unwrap();
-                self.snapshot.placement = realm.find_placement(&namespace);
+                self.snapshot.placement = tenancy.find_placement(&namespace);
             }
             Act::Endings(endings) => {
                 writeln!(self.account, "# {endings:?}").unwrap();

@@ -19,7 +19,8 @@ pub(crate) struct Scenario {
     /// The behaviour that the scenario shows.
     #[expect(dead_code, reason = "for the reader of the file")]
     pub(crate) about: String,
-    pub(crate) realm: TenancyFacts,
+    #[serde(rename = "realm")]
+    pub(crate) tenancy: TenancyFacts,
     pub(crate) kustomization: Value,
     /// Rendered objects by revision: origin → object.
     pub(crate) revisions: BTreeMap<String, Build>,
@@ -98,7 +99,8 @@ pub(crate) enum Act {
     /// The status can't be written that often.
     StatusFails(u32),
     /// Tenants and namespaces are these now.
-    Realm(TenancyFacts),
+    #[serde(rename = "realm")]
+    Tenancy(TenancyFacts),
     /// The deletions around the Kustomization.
     Endings(OngoingDeletions),
     /// A dependency's state: whether it is ready.

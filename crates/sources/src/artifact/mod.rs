@@ -281,7 +281,7 @@ impl ArtifactStore {
         let OverBudget::Full { setting, .. } = refused else {
             return false;
         };
-        let own = *setting == self.disk.room().lane_setting;
+        let own = *setting == self.disk.process_limits().lane_setting;
         let oldest = {
             let stored = self.lock_shelves();
             let outdated = stored.values().flat_map(|shelf| shelf.iter().rev().skip(1));
@@ -391,7 +391,7 @@ impl ArtifactStore {
             .create_new(true)
             .open(&path)
             .map_err(|source| self.io_error("create", &path, source))?;
-        Ok(IncomingFile::new(file, path, lane, GrowingCharge::unused(held)))
+        Ok(IncomingFile::new(file, path, lane, GrowingCharge::new_unused(held)))
     }
 
     /// Moves a finished archive to its place and removes the source's oldest archives.

@@ -110,7 +110,7 @@ impl Fetch<'_> {
     async fn run(&self) -> Result<Fetched, BucketError> {
         let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, BUFFER_BYTES, self.deadline).await?;
-        let mut memory = GrowingCharge::used(held);
+        let mut memory = GrowingCharge::new_used(held);
         let mut bucket = Store::new(self.dialer, self.request);
         let ignore_file = self.get_ignore_file(&mut bucket).await?;
         let listed = self.list(&mut bucket, &mut memory).await?;
@@ -175,7 +175,7 @@ impl Fetch<'_> {
         let work = move |cancelled: &AtomicBool| {
             let ignore = Ignore::from_texts(ignore_file.as_deref(), request.asked.ignore.as_deref());
             let is_cancelled = || cancelled.load(Ordering::Relaxed);
-            let mut index = Index::of(listed, &ignore, &limits, is_cancelled)?;
+            let mut index = Index::from_objects(listed, &ignore, &limits, is_cancelled)?;
             let revision = index.revision();
             let is_same = |known: &StoredArtifact| known.facts.revision == revision && known.fingerprint == fingerprint;
             if known.as_ref().is_some_and(is_same) {

@@ -57,7 +57,7 @@ impl Index {
     ///
     /// # Errors
     /// [`BucketError::InvalidKey`], [`BucketError::InvalidIgnore`] or [`BucketError::TooLarge`].
-    pub(super) fn of(
+    pub(super) fn from_objects(
         listed: Vec<ListedObject>,
         ignore: &Ignore,
         limits: &Limits,
@@ -163,7 +163,7 @@ mod tests {
             mark: "m".to_owned(),
             size: 1,
         });
-        Index::of(
+        Index::from_objects(
             listed.collect(),
             &Ignore::from_texts(None, ignore),
             &Limits::default(),

@@ -54,7 +54,7 @@ impl HeldBytes {
             return Ok(());
         }
         let budget = self.budget();
-        budget.room().check(bytes)?;
+        budget.process_limits().check(bytes)?;
         let mut added = budget.try_acquire(&self.lane, more)?;
         self.bytes += added.bytes;
         added.bytes = 0;

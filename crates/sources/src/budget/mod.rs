@@ -178,7 +178,7 @@ impl ByteBudget {
         if std::mem::replace(&mut state.parts, parts) == parts {
             return;
         }
-        let room = state.room(&self.shared.whole);
+        let room = state.compute_limits(&self.shared.whole);
         let names: Vec<Arc<str>> = state.lanes.keys().cloned().collect();
         for name in &names {
             state.line_up(name, &room);
@@ -234,13 +234,13 @@ impl ByteBudget {
     }
 
     /// Waits until the held or requested bytes have changed since the last call. For a single caller.
-    pub async fn changed(&self) {
+    pub async fn wait_for_change(&self) {
         self.shared.changed.notified().await;
     }
 
     /// Returns the limits of this process.
-    pub fn room(&self) -> BudgetLimits {
-        self.shared.lock().room(&self.shared.whole)
+    pub fn process_limits(&self) -> BudgetLimits {
+        self.shared.lock().compute_limits(&self.shared.whole)
     }
 
     /// Returns the limits of the whole budget, as for a lane that shares its limit with no other.
@@ -257,7 +257,7 @@ impl ByteBudget {
         let lane: Arc<str> = lane.into();
         let ticket = {
             let mut state = self.shared.lock();
-            let room = state.room(&self.shared.whole);
+            let room = state.compute_limits(&self.shared.whole);
             room.check(bytes)?;
             let ticket = state.next_ticket();
             state.enqueue(Arc::clone(&lane), ticket, Waiter { bytes, answer }, &room);
@@ -283,7 +283,7 @@ impl ByteBudget {
     /// [`OverBudget::TooLarge`] when the bytes can never fit, [`OverBudget::Full`] when they don't fit now.
     pub fn try_acquire(&self, lane: &str, bytes: u64) -> Result<HeldBytes, OverBudget> {
         let mut state = self.shared.lock();
-        let room = state.room(&self.shared.whole);
+        let room = state.compute_limits(&self.shared.whole);
         room.check(bytes)?;
         let is_share = state.compute_allowance(&room) < room.all;
         let is_busy = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty()) || state.is_kept();
@@ -328,7 +328,7 @@ impl ByteBudget {
 
     fn over_budget_error(&self, lane: &str, bytes: u64) -> OverBudget {
         let state = self.shared.lock();
-        let room = state.room(&self.shared.whole);
+        let room = state.compute_limits(&self.shared.whole);
         let held = state.lanes.get(lane).map_or(0, |lane| lane.held);
         let is_own = held.saturating_add(bytes) > room.lane;
         let (allowed, setting, is_half) = if is_own {
@@ -369,7 +369,7 @@ impl Shared {
         let mut granted = Vec::new();
         {
             let mut state = self.lock();
-            let room = state.room(&self.whole);
+            let room = state.compute_limits(&self.whole);
             while let Some((lane, waiter)) = state.grant_first(&room) {
                 granted.push((lane, waiter));
             }
@@ -389,7 +389,7 @@ impl Shared {
 
     fn give_back(self: &Arc<Self>, lane: &Arc<str>, bytes: u64) {
         let mut state = self.lock();
-        let room = state.room(&self.whole);
+        let room = state.compute_limits(&self.whole);
         state.give_back(lane, bytes, &room);
         drop(state);
         self.grant_waiting();
@@ -398,7 +398,7 @@ impl Shared {
 
 impl State {
     /// Returns the limits for the lanes of this process.
-    fn room(&self, whole: &BudgetLimits) -> BudgetLimits {
+    fn compute_limits(&self, whole: &BudgetLimits) -> BudgetLimits {
         let lane = match (self.share, self.parts) {
             _ if self.is_halved => whole.lane / 2,
             (None, Some(parts)) => whole.lane.max(whole.all / parts),
@@ -539,7 +539,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        let room = state.room(&self.shared.whole);
+        let room = state.compute_limits(&self.shared.whole);
         state.give_up(self.lane, self.ticket, &room);
         drop(state);
         self.shared.grant_waiting();

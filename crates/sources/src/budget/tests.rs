@@ -41,7 +41,7 @@ async fn ask(budget: &ByteBudget, lane: &'static str, bytes: u64) -> Request {
     request
 }
 
-async fn granted(request: &mut Request) -> Option<HeldBytes> {
+async fn poll_grant(request: &mut Request) -> Option<HeldBytes> {
     match poll!(request) {
         Poll::Ready(held) => Some(held.unwrap()),
         Poll::Pending => None,
@@ -53,10 +53,10 @@ async fn few_lanes_may_hold_equal_parts_of_the_whole() {
     let limits = budget(60, 200).whole();
     let budget = ByteBudget::new_divided(limits);
     // Before the lanes are known, and for many lanes, the limit of one lane applies.
-    assert_eq!(budget.room().lane, 60);
+    assert_eq!(budget.process_limits().lane, 60);
     for (lanes, allowed) in [(0, 200), (1, 200), (2, 100), (3, 66), (4, 60), (1000, 60)] {
         budget.set_lane_count(lanes);
-        assert_eq!(budget.room().lane, allowed, "{lanes} lanes");
+        assert_eq!(budget.process_limits().lane, allowed, "{lanes} lanes");
     }
     budget.set_lane_count(1);
     let mut a = budget.acquire("a", 150, later()).await.unwrap();
@@ -70,23 +70,23 @@ async fn few_lanes_may_hold_equal_parts_of_the_whole() {
     let mut more = ask(&budget, "a", 10).await;
     let mut b = ask(&budget, "b", 80).await;
     a.shrink_to(110);
-    assert!(granted(&mut more).await.is_none(), "a holds more than its part");
-    let b = granted(&mut b).await.unwrap();
+    assert!(poll_grant(&mut more).await.is_none(), "a holds more than its part");
+    let b = poll_grant(&mut b).await.unwrap();
     // The last neighbour goes: the waiting request fits.
     drop(b);
-    assert!(granted(&mut more).await.is_none());
+    assert!(poll_grant(&mut more).await.is_none());
     budget.set_lane_count(1);
-    assert!(granted(&mut more).await.is_some());
+    assert!(poll_grant(&mut more).await.is_some());
     // A process with a share has the limits of the whole, with any number of lanes.
     budget.follow_share(false);
-    assert_eq!(budget.room().lane, 60);
+    assert_eq!(budget.process_limits().lane, 60);
 }
 
 #[test]
 fn a_budget_that_an_administrator_has_set_is_not_divided() {
     let budget = budget(60, 200);
     budget.set_lane_count(1);
-    assert_eq!(budget.room().lane, 60);
+    assert_eq!(budget.process_limits().lane, 60);
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn a_wait_ends_at_its_time_and_leaves_nothing() {
     let mut behind = ask(&budget, "a", 40).await;
     drop(request);
     drop(held);
-    assert_eq!(granted(&mut behind).await.unwrap().bytes(), 40);
+    assert_eq!(poll_grant(&mut behind).await.unwrap().bytes(), 40);
     // The request is granted after its owner has dropped it.
     let held = budget.acquire("a", 60, later()).await.unwrap();
     let request = ask(&budget, "a", 60).await;
@@ -173,7 +173,7 @@ async fn what_waits_for_its_own_lane_holds_nobody_up() {
     let mut small = ask(&budget, "a", 0).await;
     assert!(budget.try_acquire("a", 0).is_err());
     drop(held);
-    assert!(granted(&mut own).await.is_some() && granted(&mut small).await.is_some());
+    assert!(poll_grant(&mut own).await.is_some() && poll_grant(&mut small).await.is_some());
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn lanes_take_turns_however_many_requests_one_has() {
     while held.take().is_some() {
         let mut left = Vec::new();
         for (lane, mut request) in requests {
-            match granted(&mut request).await {
+            match poll_grant(&mut request).await {
                 Some(now) => {
                     assert!(held.is_none(), "one at a time");
                     order.push(lane);
@@ -226,13 +226,13 @@ async fn a_large_request_is_passed_a_few_times_only() {
         }
         passed += 1;
         assert!(passed < 100, "the large request starves");
-        assert!(granted(&mut large).await.is_none());
+        assert!(poll_grant(&mut large).await.is_none());
     }
     assert_eq!(passed, PASSES);
     // Free bytes are now reserved for the large request, which is granted as soon as they suffice.
     assert!(budget.try_acquire("d", 1).is_err());
     drop(small);
-    assert_eq!(granted(&mut large).await.unwrap().bytes(), 95);
+    assert_eq!(poll_grant(&mut large).await.unwrap().bytes(), 95);
     assert!(budget.try_acquire("d", 5).is_ok());
 }
 
@@ -254,7 +254,7 @@ async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
     let refused = budget.acquire("a", 61, later()).await.unwrap_err();
     assert!(refused.to_string().contains("--things-per-tenant"), "{refused}");
     budget.add_share(30);
-    let held = granted(&mut first).await.expect("it was granted");
+    let held = poll_grant(&mut first).await.expect("it was granted");
     assert_eq!(budget.demand(), demand(30, 20, None));
     assert!(budget.try_acquire("b", 11).is_err());
     // Held bytes stay in the share, and so do kept ones.
@@ -274,17 +274,17 @@ async fn whoever_follows_a_part_hears_of_every_change() {
     let budget = budget(60, 100);
     budget.follow_share(false);
     budget.add_share(50);
-    budget.changed().await;
+    budget.wait_for_change().await;
     let mut held = budget.try_acquire("a", 10).unwrap();
-    budget.changed().await;
+    budget.wait_for_change().await;
     held.try_grow_to(20).unwrap();
-    budget.changed().await;
+    budget.wait_for_change().await;
     held.shrink_to(5);
-    budget.changed().await;
+    budget.wait_for_change().await;
     let _waiting = ask(&budget, "a", 50).await;
-    budget.changed().await;
+    budget.wait_for_change().await;
     drop(held);
-    budget.changed().await;
+    budget.wait_for_change().await;
 }
 
 #[tokio::test]
@@ -340,7 +340,7 @@ async fn where_several_share_what_one_may_have_each_has_half_of_it() {
     let _waiting = ask(&budget, "a", 10).await;
     assert_eq!(budget.demand().first, None);
     let of_another = budget.acquire("b", 30, later()).await.unwrap();
-    assert_eq!((budget.whole().lane, budget.room().lane), (60, 30));
+    assert_eq!((budget.whole().lane, budget.process_limits().lane), (60, 30));
     drop((all_of_one, of_another));
 }
 

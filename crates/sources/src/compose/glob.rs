@@ -23,7 +23,7 @@ impl Steps {
 
     /// Creates a small number of steps, for a test that uses them up.
     #[cfg(test)]
-    pub(super) fn of(steps: u64) -> Self {
+    pub(super) fn with_count(steps: u64) -> Self {
         Self(Cell::new(steps))
     }
 
@@ -442,7 +442,7 @@ mod tests {
     fn work_is_counted() {
         let bomb = Glob::for_part(&"*a".repeat(400)).unwrap();
         let name = "a".repeat(250);
-        let steps = Steps::of(1 << 20);
+        let steps = Steps::with_count(1 << 20);
         let run = |glob: &Glob, times: usize| (0..times).try_for_each(|_| glob.matches(&name, &steps).map(drop));
         // The control: one file is cheap.
         assert_eq!(run(&bomb, 1), Ok(()));

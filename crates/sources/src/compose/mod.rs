@@ -141,7 +141,7 @@ async fn compose_in_turn(
     deadline: Instant,
 ) -> Result<Fetched, ComposeError> {
     let FetchBudgets { lane, memory, .. } = account;
-    let mut memory = GrowingCharge::used(memory.acquire(lane, BUFFER_BYTES, deadline).await?);
+    let mut memory = GrowingCharge::new_used(memory.acquire(lane, BUFFER_BYTES, deadline).await?);
     let turn = account.unpacking.acquire(&account.lane, 1, deadline).await?;
     let (request, limits, store, account) = (request.clone(), *limits, store.clone(), account.clone());
     let source = source.clone();

@@ -59,7 +59,7 @@ fn compose_within(
 ) -> Result<BTreeMap<String, String>, String> {
     let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
     let held = budget.try_acquire("lane", 0).unwrap();
-    let (mut memory, cancelled) = (GrowingCharge::used(held), AtomicBool::new(false));
+    let (mut memory, cancelled) = (GrowingCharge::new_used(held), AtomicBool::new(false));
     let mut stage = Stage::new(sources, limits, &mut memory, &cancelled);
     let recipe = Recipe {
         copies,
@@ -458,11 +458,11 @@ fn copies_and_patterns_that_multiply_end() {
     let bomb = "*a".repeat(300) + "b";
     let exclude = vec![bomb.as_str(); 100];
     let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
-    let mut memory = GrowingCharge::used(budget.try_acquire("lane", 0).unwrap());
+    let mut memory = GrowingCharge::new_used(budget.try_acquire("lane", 0).unwrap());
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
     let mut run = |exclude: &[&str]| {
         let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);
-        stage.steps = Steps::of(1 << 24);
+        stage.steps = Steps::with_count(1 << 24);
         let copies = vec![make_copy("@s/**", "", exclude, Strategy::Overwrite)];
         let recipe = Recipe {
             copies,
@@ -480,7 +480,7 @@ fn copies_and_patterns_that_multiply_end() {
 }
 
 #[test]
-fn an_account_that_is_full_is_told_by_its_setting() {
+fn a_full_budget_is_reported_by_its_setting() {
     let account = FetchBudgets {
         memory: ByteBudget::new(BudgetLimits {
             what: "bytes of fetches",
@@ -492,7 +492,7 @@ fn an_account_that_is_full_is_told_by_its_setting() {
         }),
         ..FetchBudgets::unlimited()
     };
-    let mut memory = GrowingCharge::used(account.memory.try_acquire("lane", 0).unwrap());
+    let mut memory = GrowingCharge::new_used(account.memory.try_acquire("lane", 0).unwrap());
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
     let sources = BTreeMap::from([("s".to_owned(), make_tree(CONFIG))]);
     let mut stage = Stage::new(&sources, &limits, &mut memory, &cancelled);

@@ -46,7 +46,7 @@ pub fn check(bytes: &[u8], file: &mut File, meter: Meter<'_>) {
     let (limits, cancelled) = (limits(), AtomicBool::new(false));
     let mut measured = None;
     meter(PASS, &mut || {
-        measured = Measure::of(file, algorithm, &limits, &cancelled).ok()
+        measured = Measure::from_pack(file, algorithm, &limits, &cancelled).ok()
     });
     let Some(measure) = measured else { return };
     let mut found: Option<Vec<(Oid, ObjectKind)>> = None;

@@ -196,7 +196,7 @@ pub fn check(bytes: &[u8], file: &mut File, meter: Meter<'_>) {
     file.rewind().unwrap();
     file.write_all(&pack).unwrap();
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(false));
-    let measure = Measure::of(file, algorithm, &limits, &cancelled).unwrap();
+    let measure = Measure::from_pack(file, algorithm, &limits, &cancelled).unwrap();
     assert_eq!(measure.objects as usize, entries.len());
     for memory in [
         measure.needed_bytes(),

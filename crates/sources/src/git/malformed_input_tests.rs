@@ -42,7 +42,7 @@ fn limits() -> Limits {
 
 fn make_unlimited_charge() -> GrowingCharge {
     let budget = ByteBudget::new(BudgetLimits::unlimited("bytes"));
-    GrowingCharge::unused(budget.try_acquire("", 0).unwrap())
+    GrowingCharge::new_unused(budget.try_acquire("", 0).unwrap())
 }
 
 /// Indexes a pack, follows the tag and writes the archive; returns its digest.
@@ -52,7 +52,7 @@ fn unpack(bytes: &[u8], file: &mut File) -> Result<Option<String>, PackError> {
     file.rewind().unwrap();
     file.write_all(bytes).unwrap();
     let (limits, cancelled) = (limits(), AtomicBool::new(false));
-    let measure = Measure::of(file, Algorithm::Sha1, &limits, &cancelled)?;
+    let measure = Measure::from_pack(file, Algorithm::Sha1, &limits, &cancelled)?;
     let memory = (&measure, measure.needed_bytes());
     let mut pack = Pack::index(file, Algorithm::Sha1, &limits, &cancelled, memory)?;
     let tag = Oid::from_hex(TAG.as_bytes()).unwrap();

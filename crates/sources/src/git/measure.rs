@@ -33,14 +33,14 @@ pub(crate) struct Measure {
 
 impl Measure {
     /// Reads a pack once and measures it.
-    pub(crate) fn of(
+    pub(crate) fn from_pack(
         file: &File,
         algorithm: Algorithm,
         limits: &Limits,
         cancelled: &AtomicBool,
     ) -> Result<Self, PackError> {
         let mut inflate = Decompress::new(true);
-        let mut scanner = Scanner::at(file, 0, 64 << 10, &mut inflate);
+        let mut scanner = Scanner::at_position(file, 0, 64 << 10, &mut inflate);
         let objects = read_header(&mut scanner, limits)?;
         let (mut largest, mut total) = (0_u64, 0_u64);
         for _ in 0..objects {

@@ -125,7 +125,7 @@ impl<'a> Pack<'a> {
         (measure, memory): (&Measure, u64),
     ) -> Result<Self, PackError> {
         let mut inflate = Decompress::new(true);
-        let mut scanner = Scanner::at(file, 0, 64 << 10, &mut inflate);
+        let mut scanner = Scanner::at_position(file, 0, 64 << 10, &mut inflate);
         let count = read_header(&mut scanner, limits)?.min(measure.objects);
         let mut entries = Vec::with_capacity(count as usize);
         let mut objects = Vec::with_capacity(count as usize);
@@ -291,7 +291,7 @@ impl<'a> Pack<'a> {
         self.spend_bytes(entry.size)?;
         let buffer = usize::try_from(entry.size).unwrap_or(usize::MAX).clamp(512, 32 << 10);
         let data = entry.start + u64::from(entry.skip);
-        Ok(Scanner::at(self.file, data, buffer, &mut self.inflate).inflate(entry.size)?)
+        Ok(Scanner::at_position(self.file, data, buffer, &mut self.inflate).inflate(entry.size)?)
     }
 
     /// Reads an object; `None` if the pack has no object of this id and kind.

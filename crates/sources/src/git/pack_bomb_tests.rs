@@ -119,7 +119,7 @@ fn chain(length: usize) -> (File, Vec<Oid>) {
 }
 
 fn index<'a>(file: &'a File, limits: &'a Limits, cancelled: &'a AtomicBool, spare: u64) -> Result<Pack<'a>, PackError> {
-    let measure = Measure::of(file, Algorithm::Sha1, limits, cancelled)?;
+    let measure = Measure::from_pack(file, Algorithm::Sha1, limits, cancelled)?;
     let memory = measure.needed_bytes() + spare;
     Pack::index(file, Algorithm::Sha1, limits, cancelled, (&measure, memory))
 }
@@ -129,7 +129,7 @@ static GOES_ON: AtomicBool = AtomicBool::new(false);
 #[test]
 fn a_chain_is_indexed_with_two_of_its_objects_in_memory() {
     let (file, ids) = chain(400);
-    let measure = Measure::of(&file, Algorithm::Sha1, &Limits::default(), &GOES_ON).unwrap();
+    let measure = Measure::from_pack(&file, Algorithm::Sha1, &Limits::default(), &GOES_ON).unwrap();
     assert_eq!(measure.objects, 401);
     // The last delta, its base, and its result.
     assert!((20_800..21_000).contains(&measure.largest), "{measure:?}");
@@ -239,7 +239,7 @@ fn what_deltas_declare_is_bounded_before_it_is_believed() {
             pack.entry(6, &[offset], &content);
         }
         let file = pack.finish();
-        let refused = Measure::of(&file, Algorithm::Sha1, &limits, &GOES_ON).unwrap_err();
+        let refused = Measure::from_pack(&file, Algorithm::Sha1, &limits, &GOES_ON).unwrap_err();
         assert!(
             matches!(refused, PackError::TooLarge { what: w, .. } if w == what),
             "{refused:?}"
@@ -251,9 +251,9 @@ fn what_deltas_declare_is_bounded_before_it_is_believed() {
 fn a_fetch_that_is_given_up_ends_at_the_next_object() {
     let (file, ids) = chain(10);
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(true));
-    let refused = Measure::of(&file, Algorithm::Sha1, &limits, &cancelled).unwrap_err();
+    let refused = Measure::from_pack(&file, Algorithm::Sha1, &limits, &cancelled).unwrap_err();
     assert!(matches!(refused, PackError::Cancelled));
-    let measure = Measure::of(&file, Algorithm::Sha1, &limits, &GOES_ON).unwrap();
+    let measure = Measure::from_pack(&file, Algorithm::Sha1, &limits, &GOES_ON).unwrap();
     let refused = Pack::index(&file, Algorithm::Sha1, &limits, &cancelled, (&measure, 1 << 20));
     assert!(matches!(refused, Err(PackError::Cancelled)));
     cancelled.store(false, std::sync::atomic::Ordering::Relaxed);

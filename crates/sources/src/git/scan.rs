@@ -50,7 +50,7 @@ pub(crate) struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     /// Creates a scanner at this position. It borrows the inflater, because creating one is expensive.
-    pub(crate) fn at(file: &'a File, position: u64, buffer_size: usize, inflate: &'a mut Decompress) -> Self {
+    pub(crate) fn at_position(file: &'a File, position: u64, buffer_size: usize, inflate: &'a mut Decompress) -> Self {
         Self {
             file,
             buffer: vec![0; buffer_size],

@@ -134,7 +134,7 @@ impl LfsTransfer<'_> {
             .memory
             .acquire(&self.account.lane, needed, self.deadline)
             .await?;
-        let memory = SharedCharge::new(GrowingCharge::used(memory));
+        let memory = SharedCharge::new(GrowingCharge::new_used(memory));
         let api = self.find_api(server).await.map_err(|error| add_path(&first, error))?;
         while contents.files.len() < connections {
             contents.files.push(self.store.incoming_file(&self.account.lane)?);

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_the_secret() {
+    fn invalid_credentials_are_reported_without_the_secret() {
         let keychain = read(&json!({ "auths": {
             "a.example": { "auth": "sesame" }, "b.example": { "username": "sesame" }, "c.example": { "password": "sesame" },
             "d.example": "sesame", "e.example": { "username": "u", "password": "x" }, "a.example/team/good": { "username": "v", "password": "x" },

@@ -142,7 +142,7 @@ impl Fetch<'_> {
         }
         let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
-        let mut memory = GrowingCharge::used(held);
+        let mut memory = GrowingCharge::new_used(held);
         let mut registry = Registry::new(self.dialer, url, keychain, tls);
         let (revision, digest) = self.resolve_reference(&mut registry, &mut memory).await?;
         if let Some(unchanged) = self.find_unchanged(&revision) {
@@ -331,7 +331,7 @@ impl Fetch<'_> {
         }
         out.flush().map_err(failed)?;
         drop(out);
-        let found = Digest::of(hash.finalize());
+        let found = Digest::from_hash(hash.finalize());
         if received != layer.size {
             return Err(OciError::Protocol {
                 url: self.request.url.to_string(),
@@ -361,7 +361,7 @@ impl Fetch<'_> {
         let work = move |cancelled: &AtomicBool| -> Result<_, OciError> {
             // Both are held until the work really ends, even after the fetch was cancelled.
             let _turn = turn;
-            let mut memory = GrowingCharge::used(memory);
+            let mut memory = GrowingCharge::new_used(memory);
             let mut target = store.incoming_file(&lane)?;
             let layer = layer::Layer {
                 file: received.file.file(),

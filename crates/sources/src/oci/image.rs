@@ -42,6 +42,6 @@ pub async fn resolve_image(
         return Ok(digest);
     }
     let budgets = FetchBudgets::unlimited();
-    let mut memory = GrowingCharge::unused(budgets.memory.try_acquire("", 0)?);
+    let mut memory = GrowingCharge::new_unused(budgets.memory.try_acquire("", 0)?);
     Ok(registry.get_manifest(tag, &mut memory).await?.1)
 }

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn manifests_and_lists_of_them_are_told_apart() {
+    fn manifests_and_indexes_are_distinguished() {
         let layer =
             |letter: &str, media_type: &str| json!({ "mediaType": media_type, "digest": digest(letter), "size": 1 });
         let image = json!({ "schemaVersion": 2, "layers": [layer("a", "x"), layer("b", "y"), layer("c", "y")] });

@@ -88,7 +88,7 @@ impl Digest {
     }
 
     /// Makes a digest of a finished hash.
-    pub(crate) fn of(hash: impl AsRef<[u8]>) -> Self {
+    pub(crate) fn from_hash(hash: impl AsRef<[u8]>) -> Self {
         Self(format!("sha256:{}", hex::encode(hash)))
     }
 

@@ -104,7 +104,7 @@ impl<'a> Registry<'a> {
         let bytes = self
             .read(answer, (MANIFEST_BYTES, "bytes of a manifest", PARSED), memory)
             .await?;
-        let found = Digest::of(Sha256::digest(&bytes));
+        let found = Digest::from_hash(Sha256::digest(&bytes));
         match expected {
             Some(expected) if expected != found => Err(self.mismatch_error("the manifest", &expected, &found)),
             _ => Ok((bytes, found)),
@@ -122,7 +122,7 @@ impl<'a> Registry<'a> {
         let bytes = self
             .read(answer, (limit, "bytes of a signature", PARSED), memory)
             .await?;
-        let found = Digest::of(Sha256::digest(&bytes));
+        let found = Digest::from_hash(Sha256::digest(&bytes));
         if found != *digest {
             return Err(self.mismatch_error("a blob", digest, &found));
         }

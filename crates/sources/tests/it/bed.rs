@@ -38,7 +38,7 @@ impl Bed {
             .unwrap();
         server.serve_large_files(LargeFileOptions::default());
         let repository = server.create("app").await.unwrap();
-        let store = ArtifactStore::open(folder.path().join("artifacts"), unlimited()).unwrap();
+        let store = ArtifactStore::open(folder.path().join("artifacts"), make_unlimited_budget()).unwrap();
         let mut allow = vec![endpoint(&server.http_url("app"))];
         allow.extend(server.ssh_url("app").as_deref().map(endpoint));
         let policy = Policy {
@@ -126,7 +126,7 @@ pub(crate) fn source() -> SourceKey {
     SourceKey::new("GitRepository", "team", "app", "1").unwrap()
 }
 
-pub(crate) fn unlimited() -> ByteBudget {
+pub(crate) fn make_unlimited_budget() -> ByteBudget {
     ByteBudget::new(BudgetLimits::unlimited("bytes of archives"))
 }
 

@@ -85,7 +85,7 @@ async fn a_repository_beyond_its_tenants_budget_is_refused_with_the_setting() {
     assert!(message.contains("at most 2 MiB fit: --things-per-tenant"), "{message}");
     assert_eq!(error.reason().as_str(), "GitOperationFailed");
     bed.account.memory = make_budget(64 << 20, 64 << 20);
-    bed.account.trees = make_budget(1 << 20, 2 << 20).room();
+    bed.account.trees = make_budget(1 << 20, 2 << 20).process_limits();
     let (error, message) = bed.refuse(main.clone()).await;
     assert!(
         expected(&error) && message.contains("at most 1 MiB fit: --things-per-tenant"),

@@ -8,7 +8,7 @@ use tenure_remote_requests::download::DownloadRequest;
 use tenure_remote_requests::fetch::{FetchFailure, Fetched};
 use tenure_sources::{ArtifactStore, DownloadError, FetchBudgets, Limits, Policy, SourceKey, download};
 
-use crate::bed::unlimited;
+use crate::bed::make_unlimited_budget;
 
 struct Stand {
     folder: TempDir,
@@ -23,7 +23,7 @@ impl Stand {
         let (folder, server) = (TempDir::new().unwrap(), RegistryServer::start().await.unwrap());
         let allow = vec![format!("http://{}", server.address()).parse().unwrap()];
         Self {
-            store: ArtifactStore::open(folder.path().join("artifacts"), unlimited()).unwrap(),
+            store: ArtifactStore::open(folder.path().join("artifacts"), make_unlimited_budget()).unwrap(),
             folder,
             server,
             policy: Policy {

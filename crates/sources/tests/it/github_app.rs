@@ -51,10 +51,10 @@ impl Api {
         let url = format!("http://{}/api/v3", listener.local_addr().unwrap());
         let says = Arc::new(Mutex::new(Says::Token { seconds: 3600 }));
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (said, noted) = (Arc::clone(&says), Arc::clone(&asked));
+        let (behaviour, noted) = (Arc::clone(&says), Arc::clone(&asked));
         let task = tokio::spawn(async move {
             while let Ok((mut client, _)) = listener.accept().await {
-                let (said, noted) = (Arc::clone(&said), Arc::clone(&noted));
+                let (behaviour, noted) = (Arc::clone(&behaviour), Arc::clone(&noted));
                 tokio::spawn(async move {
                     loop {
                         let mut head = Vec::new();
@@ -67,7 +67,7 @@ impl Api {
                             .rsplit_once(" HTTP/1.1\r\n")
                             .map_or(head.as_str(), |_| head.split(" HTTP/1.1").next().unwrap());
                         noted.lock().unwrap().push(asked.to_owned());
-                        let says = said.lock().unwrap().clone();
+                        let says = behaviour.lock().unwrap().clone();
                         let answer = match says {
                             Says::Token { seconds } => make_answer(asked, &head, seconds),
                             Says::Raw(answer) => answer,

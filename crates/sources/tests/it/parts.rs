@@ -94,7 +94,7 @@ fn request_including(bed: &Bed, includes: &[(&str, &IncludedArtifact, &str, &str
 }
 
 #[tokio::test]
-async fn files_of_other_repositories_go_where_it_is_said() {
+async fn files_of_other_repositories_are_moved_to_their_target() {
     let bed = Bed::new().await;
     bed.repository.commit([("own.yaml", "own")], "own").await.unwrap();
     let files = [

@@ -229,7 +229,7 @@ async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
 }
 
 #[tokio::test]
-async fn what_a_proxy_refuses_is_said_without_its_words_and_without_credentials() {
+async fn refusals_of_a_proxy_are_reported_without_its_words_and_credentials() {
     let mut bed = Bed::new().await;
     bed.repository.commit([("a", "x")], "first").await.unwrap();
     let proxy = TestProxy::start(BTreeMap::new(), Some("Basic b3RoZXI=")).await;

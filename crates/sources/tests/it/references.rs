@@ -80,7 +80,7 @@ async fn all_kinds_of_reference_have_fluxs_revisions() {
 }
 
 #[tokio::test]
-async fn a_reference_that_is_not_there_is_told_with_its_neighbours() {
+async fn a_missing_reference_is_reported_with_its_neighbours() {
     let bed = Bed::new().await;
     let commit = bed.repository.commit([("a", "b")], "first").await.unwrap();
     bed.repository

@@ -186,7 +186,7 @@ async fn a_passphrase_is_not_stretched_for_ever() {
 }
 
 #[tokio::test]
-async fn strangers_are_told_apart() {
+async fn unknown_hosts_are_distinguished() {
     let mut bed = start_bed(ProtocolVersions::All).await;
     let own = write_key(&make_key(1));
     let known = bed.server.known_hosts().unwrap();

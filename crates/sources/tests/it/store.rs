@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 use tenure_sources::{ArtifactStore, Limits, SourceKey, StorageError};
 
-use crate::bed::{Bed, source, unlimited};
+use crate::bed::{Bed, make_unlimited_budget, source};
 
 #[tokio::test]
 async fn the_current_artifact_and_the_one_before_are_kept() {
@@ -64,7 +64,7 @@ async fn a_changed_archive_is_refused_and_fetched_again() {
 #[test]
 fn a_digest_is_no_path() {
     let folder = tempfile::TempDir::new().unwrap();
-    let store = ArtifactStore::open(folder.path(), unlimited()).unwrap();
+    let store = ArtifactStore::open(folder.path(), make_unlimited_budget()).unwrap();
     let long = format!("sha256:{}", "a".repeat(64));
     for bad in [
         "",
@@ -86,14 +86,14 @@ fn what_an_interrupted_fetch_left_is_cleared() {
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::create_dir_all(folder.path().join(".incoming")).unwrap();
     std::fs::write(folder.path().join(".incoming/1-1"), "x").unwrap();
-    ArtifactStore::open(folder.path(), unlimited()).unwrap();
+    ArtifactStore::open(folder.path(), make_unlimited_budget()).unwrap();
     assert_eq!(std::fs::read_dir(folder.path().join(".incoming")).unwrap().count(), 0);
 }
 
 /// Stores these bytes as the source's archive and loads them.
 fn load(bytes: &[u8], limits: &Limits) -> Result<tenure_sources::Tree, StorageError> {
     let folder = tempfile::TempDir::new().unwrap();
-    let store = ArtifactStore::open(folder.path(), unlimited()).unwrap();
+    let store = ArtifactStore::open(folder.path(), make_unlimited_budget()).unwrap();
     let hex = Sha256::digest(bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))

@@ -89,7 +89,7 @@ async fn a_flipped_bit_in_a_value_is_found() {
 struct Chance(u64);
 
 impl Chance {
-    fn below(&mut self, end: usize) -> usize {
+    fn choose_below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -104,12 +104,12 @@ async fn hundreds_of_flipped_bits_are_found_or_harmless() {
     let length = usize::try_from(length).unwrap();
     let mut chance = Chance(0x5eed);
     for _ in 0..200 {
-        let (at, bit) = (chance.below(length), chance.below(8));
+        let (at, bit) = (chance.choose_below(length), chance.choose_below(8));
         check(&directory, |bytes| bytes[at] ^= 1 << bit);
     }
     // The beginning has the positions of everything else: every second byte is damaged in turn.
     for at in (0..320).step_by(2) {
-        let bit = chance.below(8);
+        let bit = chance.choose_below(8);
         check(&directory, |bytes| bytes[at] ^= 1 << bit);
     }
 }
@@ -121,9 +121,9 @@ async fn torn_ends_and_lost_pages_are_found_or_harmless() {
     let length = usize::try_from(length).unwrap();
     let mut chance = Chance(0x7ea5);
     for _ in 0..30 {
-        let cut = chance.below(length);
+        let cut = chance.choose_below(length);
         check(&directory, |bytes| bytes.truncate(cut));
-        let page = chance.below(length / 4096) * 4096;
+        let page = chance.choose_below(length / 4096) * 4096;
         check(&directory, |bytes| bytes[page..page + 4096].fill(0));
         check(&directory, |bytes| bytes[page..page + 512].fill(0xff));
     }

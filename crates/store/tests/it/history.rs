@@ -89,7 +89,7 @@ async fn a_watch_wakes_for_a_change_and_ends_with_the_store() {
 }
 
 #[tokio::test]
-async fn who_falls_off_the_history_is_told() {
+async fn a_watch_that_falls_off_the_history_gets_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let limits = Limits {
         history_events: 4,

@@ -46,7 +46,7 @@ fn open(server: &ArtifactBase) -> ArtifactClient {
 
 fn address() -> ArtifactAddress {
     let digest = format!("sha256:{}", "0a".repeat(32));
-    ArtifactAddress::of("GitRepository", ("shop", "web"), &digest).expect("an address")
+    ArtifactAddress::new("GitRepository", ("shop", "web"), &digest).expect("an address")
 }
 
 async fn refuse(client: &ArtifactClient) -> String {

@@ -187,7 +187,7 @@ impl Diff {
         };
         let _waiting = progress.wait(format!("the plan of {subject}"));
         let mut previewed = preview
-            .look(connection)
+            .compute_preview(connection)
             .await
             .map_err(|error| explain_error(&error, &files))?;
         for difference in &mut previewed.differences {

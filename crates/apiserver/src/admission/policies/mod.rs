@@ -143,7 +143,7 @@ pub(super) async fn validate(
                 continue;
             }
             if subject.is_none() {
-                subject = Some(PolicyRequest::of(contents, attributes, &resource, object).await?);
+                subject = Some(PolicyRequest::from_attributes(contents, attributes, &resource, object).await?);
             }
             let Some(subject) = &subject else { continue };
             for params in params {
@@ -179,7 +179,7 @@ struct PolicyRequest<'a> {
 }
 
 impl<'a> PolicyRequest<'a> {
-    async fn of(
+    async fn from_attributes(
         contents: &Contents,
         attributes: &Attributes<'a>,
         resource: &Resource,
@@ -194,7 +194,7 @@ impl<'a> PolicyRequest<'a> {
                 Some(Value::clone(found.ok_or_else(missing)?.as_ref()))
             }
         };
-        let matched = ReviewedRequest::of(contents, attributes, resource, resource, object).await?;
+        let matched = ReviewedRequest::from_attributes(contents, attributes, resource, resource, object).await?;
         Ok(Self {
             made: matched.matched_as(attributes, resource, attributes.resource()),
             matched,

@@ -35,7 +35,7 @@ pub(crate) type HeldNamespaceLock = tokio::sync::OwnedMutexGuard<()>;
 
 impl NamespaceLocks {
     /// Waits for the lock of a namespace.
-    pub(crate) async fn of(&self, namespace: &str) -> HeldNamespaceLock {
+    pub(crate) async fn lock_namespace(&self, namespace: &str) -> HeldNamespaceLock {
         let turns = {
             let mut namespaces = self.namespaces.lock();
             let known = namespaces.get(namespace).and_then(Weak::upgrade);
@@ -95,7 +95,7 @@ pub(super) async fn find_charge(
     let namespace = attributes.namespace().to_owned();
     let mut all = QuotaCharge {
         amounts: Vec::new(),
-        _turn: admission.namespace_locks().of(&namespace).await,
+        _turn: admission.namespace_locks().lock_namespace(&namespace).await,
         namespace,
     };
     for quota in admission

@@ -70,7 +70,7 @@ fn read(phase: Phase, configuration: &str, value: &Value) -> Hook {
         phase,
         matcher: Matcher::read(value),
         conditions: Conditions::read(value, &Compiler::default(), false),
-        endpoint: Endpoint::of(&stored.client_config),
+        endpoint: Endpoint::from_config(&stored.client_config),
         ignores_failures: stored.failure_policy == "Ignore",
         allows_dry_run: matches!(stored.side_effects.as_str(), "None" | "NoneOnDryRun"),
         reinvoked: stored.reinvocation_policy == "IfNeeded",
@@ -95,7 +95,7 @@ pub(in crate::admission) struct HookTable {
 
 impl HookTable {
     /// Returns the webhooks of one phase, in the order of their configurations' names.
-    pub(in crate::admission) fn of(&self, view: &View, phase: Phase) -> Vec<Arc<Hook>> {
+    pub(in crate::admission) fn list_hooks(&self, view: &View, phase: Phase) -> Vec<Arc<Hook>> {
         let prefix = keys::resource_prefix(GROUP, phase.plural(), None);
         let cache = match phase {
             Phase::Mutating => &self.mutating,

@@ -133,7 +133,8 @@ async fn find_resource(
     if hook.conditions.is_empty() {
         return Ok(Some(resource));
     }
-    let subject = ReviewedRequest::of(contents, attributes, &resource, attributes.resource(), object).await?;
+    let subject =
+        ReviewedRequest::from_attributes(contents, attributes, &resource, attributes.resource(), object).await?;
     let matches = subject.with_inputs(contents, attributes, |inputs| {
         hook.conditions.check(inputs, &BTreeMap::new(), hook.ignores_failures)
     });

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_replica_set_is_told_until_there_is_one() {
+    fn a_refused_replica_set_is_reported_until_it_exists() {
         let now: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap_or_default();
         let object = json!({
             "metadata": { "name": "web", "generation": 2 },

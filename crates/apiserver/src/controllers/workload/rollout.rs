@@ -326,17 +326,17 @@ mod tests {
     }
 
     impl SimulatedRollout {
-        fn of(deployment: Value) -> Self {
+        fn new(deployment: Value) -> Self {
             let mut rollout = Self {
                 deployment,
                 sets: BTreeMap::new(),
                 clock: 0,
             };
-            rollout.settle();
+            rollout.run_until_stable();
             rollout
         }
 
-        fn settle(&mut self) {
+        fn run_until_stable(&mut self) {
             for round in 0.. {
                 let sets = self.sets.values().cloned().collect();
                 let named = |name: &str| self.sets.get(name).cloned().map(Arc::new);
@@ -366,7 +366,7 @@ mod tests {
 
         fn change(&mut self, pointer: &str, value: Value) {
             *self.deployment.pointer_mut(pointer).unwrap() = value;
-            self.settle();
+            self.run_until_stable();
         }
 
         /// Returns image, revision and replicas of each ReplicaSet, by revision.
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn each_template_has_a_replica_set() {
-        let mut rollout = SimulatedRollout::of(deployment());
+        let mut rollout = SimulatedRollout::new(deployment());
         assert_sets(&rollout, &[("i:1", 1, 3)]);
         let set = rollout.sets.values().next().unwrap();
         let hash = get_text(set, "/metadata/labels/pod-template-hash");
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn only_as_many_as_wanted_are_kept() {
-        let mut rollout = SimulatedRollout::of(deployment());
+        let mut rollout = SimulatedRollout::new(deployment());
         for number in 2..6 {
             rollout.change(IMAGE, json!(format!("i:{number}")));
         }
@@ -446,7 +446,7 @@ mod tests {
 
     #[test]
     fn what_is_paused_is_scaled_only() {
-        let mut rollout = SimulatedRollout::of(deployment());
+        let mut rollout = SimulatedRollout::new(deployment());
         rollout.change("/spec/paused", json!(true));
         rollout.change(IMAGE, json!("i:2"));
         rollout.change("/spec/replicas", json!(7));

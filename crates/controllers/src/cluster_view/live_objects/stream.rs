@@ -57,7 +57,7 @@ pub(super) enum State {
 
 impl State {
     /// Stores an object if memory for it is available.
-    fn keep(json: Arc<[u8]>, room: Option<&RemoteObjectBudget>) -> Self {
+    fn store_json(json: Arc<[u8]>, room: Option<&RemoteObjectBudget>) -> Self {
         let held = room.map(|room| room.budget.try_acquire(&room.lane, json.len() as u64));
         match held.transpose() {
             Ok(held) => Self::Present(json, held),
@@ -91,7 +91,7 @@ pub(crate) enum ObservedState {
 
 impl ObservedState {
     /// Stores the state of an object from an answer.
-    pub(crate) fn keep(live: Live) -> Self {
+    pub(crate) fn from_answer(live: Live) -> Self {
         match live.object() {
             Some(object) => Self::Object(write_json(object)),
             None => Self::Objectless(live),
@@ -152,7 +152,7 @@ impl Stream {
         }
         let entry = Entry {
             revision,
-            state: State::keep(json, self.kept.as_deref()),
+            state: State::store_json(json, self.kept.as_deref()),
             is_from_watch: false,
         };
         self.objects.insert(name.to_owned(), entry);
@@ -173,7 +173,7 @@ impl Stream {
         if keep {
             let entry = Entry {
                 revision,
-                state: json.map_or(State::Absent, |json| State::keep(json, self.kept.as_deref())),
+                state: json.map_or(State::Absent, |json| State::store_json(json, self.kept.as_deref())),
                 is_from_watch: true,
             };
             self.objects.insert(name.to_owned(), entry);

@@ -77,14 +77,14 @@ impl Scene {
         stage_value(&self.client, PLACE, "work", KEY, &staged).await
     }
 
-    async fn look(&self) -> StagingState {
+    async fn read_staging(&self) -> StagingState {
         look_at_staging(&self.client, PLACE, "work", KEY).await
     }
 
     /// Reads until the condition holds, because a server applies changed Roles with a delay.
     async fn see(&self, holds: impl Fn(&StagingState) -> bool) {
         let look = || async {
-            let seen = self.look().await;
+            let seen = self.read_staging().await;
             if holds(&seen) { Ok(()) } else { Err(seen) }
         };
         eventually(SOON, look).await.unwrap();
@@ -128,7 +128,7 @@ async fn a_staged_value_that_may_not_be_read_is_not_taken_for_absent() {
         .patch(("v1", SECRET), (PLACE, FIRST), cleared)
         .await
         .unwrap();
-    assert!(matches!(scene.look().await, StagingState::Present(_)));
+    assert!(matches!(scene.read_staging().await, StagingState::Present(_)));
 }
 
 #[tokio::test]
@@ -175,5 +175,5 @@ async fn a_first_staging_secret_that_is_deleted_hides_no_other() {
         .unwrap();
     assert_eq!(first["metadata"]["annotations"][STAGING_SECRETS_ANNOTATION], "2");
     clear_value(&scene.client, PLACE, "work", KEY).await.unwrap();
-    assert_eq!(scene.look().await, StagingState::Absent);
+    assert_eq!(scene.read_staging().await, StagingState::Absent);
 }

@@ -111,7 +111,7 @@ impl LaneFleet {
         waits: bool,
     ) -> Result<Option<impl Future<Output = ()> + Send + use<>>, String> {
         grants.begin_asking(room)?;
-        let budget = self.context.room(room).clone();
+        let budget = self.context.find_budget(room).clone();
         let with_besides = budget.try_acquire(&lane.name, bytes.saturating_add(besides));
         let mut wanted = bytes;
         let granted = with_besides.ok().or_else(|| {
@@ -186,7 +186,7 @@ impl LaneFleet {
         while self.end.run_until_cancelled(look.tick()).await.is_some() {
             for room in SharedCapacity::ALL {
                 // A request that waits only for its own lane's limit does not wait for other lanes.
-                if self.context.room(room).demand().first.is_none() {
+                if self.context.find_budget(room).demand().first.is_none() {
                     scarce.remove(&room);
                     continue;
                 }
@@ -215,7 +215,7 @@ impl LaneFleet {
             *least = now_has.map_or(0, |(_, bytes)| *bytes).min(*least);
             *least > 0
         });
-        let budget = self.context.room(room).room();
+        let budget = self.context.find_budget(room).process_limits();
         let waited = now.saturating_duration_since(scarcity.since);
         let holder = find_holder(budget.all, waited, &scarcity.least);
         let holder = holder.and_then(|name| holders.iter().find(|(lane, _)| lane.name == name));

@@ -136,7 +136,7 @@ pub(super) struct PodState {
     post: Mutex<Weak<Post>>,
 }
 
-/// The means to ask a connected Pod for files.
+/// Requests files from a connected Pod.
 #[derive(Debug)]
 struct Post {
     writer: Arc<PodWriter>,
@@ -283,7 +283,7 @@ async fn serve_pod(
     // The next Pod must see this deadline before it may begin.
     *lock(&lane.pod.unconfirmed) = (!line.hearing.is_confirmed).then(|| Unconfirmed {
         pod: line.pod,
-        until: line.hearing.heard_at + gone,
+        until: line.hearing.acknowledged_at + gone,
     });
     lane.outgoing.close();
     fleet.clear_listening(lane);
@@ -318,12 +318,12 @@ async fn connect_pod(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<P
         // From here on the Pod may begin, even if this function fails: the orders may arrive, or were sent before the failure.
         *lock(&lane.pod.unconfirmed) = Some(Unconfirmed {
             pod: arrival.pod.clone(),
-            until: hearing.heard_at + count_as_gone(apart.patience),
+            until: hearing.acknowledged_at + count_as_gone(apart.patience),
         });
         let beginning = async {
             post.writer.send(&ToPod::Begin(Box::new(posting))).await.ok()?;
             // The Pod's first message says that it is alive.
-            hearing.hear().await.ok().flatten()
+            hearing.receive().await.ok().flatten()
         };
         if let Ok(Some(_)) = tokio::time::timeout(FIRST_WORD, beginning).await {
             return Ok(PodLine {
@@ -344,7 +344,7 @@ async fn connect_pod(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<P
 struct Speaking(Arc<PodWriter>);
 
 impl MessageSender for Speaking {
-    async fn speak(&mut self, frame: &ToLane) -> Result<(), FrameError> {
+    async fn send_frame(&mut self, frame: &ToLane) -> Result<(), FrameError> {
         self.0.hand_on(&encode(frame)?).await
     }
 }
@@ -363,7 +363,7 @@ struct Hearing {
     /// Whether the line broke. A broken line delivers nothing more.
     is_broken: bool,
     /// The time of the hub's last acknowledgement to the Pod, or of its order to begin.
-    heard_at: Instant,
+    acknowledged_at: Instant,
 }
 
 impl Hearing {
@@ -377,7 +377,7 @@ impl Hearing {
             ended: None,
             is_confirmed: false,
             is_broken: false,
-            heard_at: Instant::now(),
+            acknowledged_at: Instant::now(),
         }
     }
 
@@ -417,7 +417,7 @@ impl Hearing {
         if self.is_confirmed || self.is_broken {
             return;
         }
-        let until = tokio::time::Instant::from_std(self.heard_at + gone);
+        let until = tokio::time::Instant::from_std(self.acknowledged_at + gone);
         let draining = async {
             while !self.is_confirmed {
                 match read_part::<FromPod>(&mut self.read).await {
@@ -432,7 +432,7 @@ impl Hearing {
 }
 
 impl MessageReceiver for Hearing {
-    async fn hear(&mut self) -> Result<Option<(Option<FromLane>, usize)>, FrameError> {
+    async fn receive(&mut self) -> Result<Option<(Option<FromLane>, usize)>, FrameError> {
         let read = read_part::<FromPod>(&mut self.read).await;
         self.is_broken = matches!(read, Err(FrameError::Broken(_)));
         match read? {
@@ -446,8 +446,8 @@ impl MessageReceiver for Hearing {
                 }
             }
             Some(Part::Own(FromPod::Alive(number))) => {
-                self.heard_at = Instant::now();
-                self.post.writer.send(&ToPod::Heard(number)).await?;
+                self.acknowledged_at = Instant::now();
+                self.post.writer.send(&ToPod::Received(number)).await?;
                 Ok(Some((None, OWN_WORD)))
             }
             Some(Part::Own(FromPod::Missing { number })) => {

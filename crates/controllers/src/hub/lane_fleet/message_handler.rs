@@ -30,9 +30,9 @@ use crate::telemetry::metrics::Report;
 /// The limit of concurrent questions of one process. A process itself waits before it has half as many.
 const QUESTIONS: usize = 64;
 /// The limit of objects in other lanes to which one Kustomization may listen.
-const HEARD: usize = 1000;
+const MAX_LISTENED: usize = 1000;
 /// The limit of objects in other lanes to which all Kustomizations of one process together may listen.
-const ALL_HEARD: usize = 20_000;
+const MAX_LISTENED_IN_ALL: usize = 20_000;
 /// The limit of objects that the Kustomizations of one process together report as gained and dropped.
 const ALL_OBJECTS: usize = 200_000;
 /// The limit of events per minute of one process that are written where the process may not write. Further events are dropped.
@@ -62,7 +62,7 @@ impl MessageHandler {
             lane: Arc::clone(lane),
             work: JoinSet::new(),
             events: VecDeque::new(),
-            listeners: ReportLimit::new(ALL_HEARD),
+            listeners: ReportLimit::new(MAX_LISTENED_IN_ALL),
             turnovers: ReportLimit::new(ALL_OBJECTS),
             event_history: Arc::default(),
             spans: SpanIntake::new(Instant::now()),
@@ -71,7 +71,7 @@ impl MessageHandler {
     }
 
     /// Handles a frame. The error names the violation, if no lane would send the frame.
-    pub(super) fn take(&mut self, frame: FromLane) -> Result<(), String> {
+    pub(super) fn handle_frame(&mut self, frame: FromLane) -> Result<(), String> {
         while self.work.try_join_next().is_some() {}
         match frame {
             FromLane::Question { number, question } => self.answer(number, question),
@@ -94,12 +94,12 @@ impl MessageHandler {
                 name,
                 to,
             } => {
-                if to.len() > HEARD {
+                if to.len() > MAX_LISTENED {
                     return Err(format!("one {kind} listens to {}", to.len()));
                 }
                 let keys = self.read_keys(&to)?;
                 let own = self.read_key(&kind, &namespace, &name)?;
-                if self.find_own(&own).is_some() && self.listeners.keep(&own, to.len()) {
+                if self.find_own(&own).is_some() && self.listeners.record_if_allowed(&own, to.len()) {
                     self.fleet.context.change_subscriptions.listen(&own, keys);
                     // The object that it looked at may have changed before it listened.
                     self.lane.wake(&own);
@@ -115,7 +115,7 @@ impl MessageHandler {
                 if let Some(shard) = self.find_own(&own)
                     && self
                         .turnovers
-                        .keep(&own, turnover.gains.len().saturating_add(turnover.drops.len()))
+                        .record_if_allowed(&own, turnover.gains.len().saturating_add(turnover.drops.len()))
                 {
                     shard.take_turnover(&own, turnover);
                 }
@@ -166,7 +166,7 @@ impl MessageHandler {
             let key = self.read_key(&attempt.kind, &attempt.namespace, &attempt.name);
             key.is_ok_and(|key| self.find_own(&key).is_some())
         };
-        let taken = intake.take(attempts, Instant::now(), is_own, sink);
+        let taken = intake.pass_attempts(attempts, Instant::now(), is_own, sink);
         self.spans = intake;
         taken
     }

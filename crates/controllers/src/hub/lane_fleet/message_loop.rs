@@ -22,23 +22,23 @@ const LOANS: usize = 16;
 /// The hub's sender on a line.
 pub(super) trait MessageSender: Send {
     /// Sends one message.
-    fn speak(&mut self, frame: &ToLane) -> impl Future<Output = Result<(), FrameError>> + Send;
+    fn send_frame(&mut self, frame: &ToLane) -> impl Future<Output = Result<(), FrameError>> + Send;
 }
 
 /// The hub's receiver on a line.
 pub(super) trait MessageReceiver: Send {
     /// Receives the next message of the lane, with its size in bytes. A useless message also has a size. `None` after the last message.
-    fn hear(&mut self) -> impl Future<Output = Result<Option<(Option<FromLane>, usize)>, FrameError>> + Send;
+    fn receive(&mut self) -> impl Future<Output = Result<Option<(Option<FromLane>, usize)>, FrameError>> + Send;
 }
 
 impl MessageSender for OwnedWriteHalf {
-    async fn speak(&mut self, frame: &ToLane) -> Result<(), FrameError> {
+    async fn send_frame(&mut self, frame: &ToLane) -> Result<(), FrameError> {
         write_frame(self, frame).await
     }
 }
 
 impl MessageReceiver for OwnedReadHalf {
-    async fn hear(&mut self) -> Result<Option<(Option<FromLane>, usize)>, FrameError> {
+    async fn receive(&mut self) -> Result<Option<(Option<FromLane>, usize)>, FrameError> {
         let read = read_frame::<FromLane>(self).await?;
         Ok(read.map(|(frame, bytes)| (Some(frame), bytes)))
     }
@@ -55,7 +55,7 @@ pub(super) async fn write_all(
     let mut lending = JoinSet::new();
     loop {
         if let Some(frame) = next.take()
-            && let Err(error) = line.speak(&frame).await
+            && let Err(error) = line.send_frame(&frame).await
         {
             tracing::debug!(lane = lane.name, %error, "the line to a lane ended");
             return;
@@ -87,7 +87,7 @@ pub(super) async fn write_all(
                         name: key.name,
                         revision,
                     };
-                    if line.speak(&frame).await.is_err() {
+                    if line.send_frame(&frame).await.is_err() {
                         return;
                     }
                 }
@@ -109,10 +109,10 @@ pub(super) async fn read_all(
     let mut handler = MessageHandler::new(fleet, lane);
     let mut pace = MessageRate::new(Instant::now());
     loop {
-        let frame = match line.hear().await {
+        let frame = match line.receive().await {
             Ok(Some((frame, bytes))) => {
                 // An endless sender is read slowly: its messages are work for the hub, which all lanes share.
-                tokio::time::sleep(pace.take(bytes, Instant::now())).await;
+                tokio::time::sleep(pace.charge_frame(bytes, Instant::now())).await;
                 match frame {
                     Some(frame) => frame,
                     None => continue,
@@ -136,7 +136,7 @@ pub(super) async fn read_all(
                 lane.outgoing.take_hooked(number, verdict);
                 continue;
             }
-            other => match handler.take(other) {
+            other => match handler.handle_frame(other) {
                 Ok(()) => continue,
                 Err(problem) => return Some(problem),
             },

@@ -164,7 +164,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl LaneFleet {
     /// Creates the processes that a configuration wants; `None` if lanes are tasks. `end` ends everything, in good order if `farewell` is cancelled.
-    pub(crate) fn of(
+    pub(crate) fn from_config(
         config: &Config,
         (hub, context, kinds): (Weak<dyn HubOverview>, &Arc<ControllerContext>, &LaneKinds),
         tasks: &TaskTracker,
@@ -219,13 +219,13 @@ impl LaneFleet {
             is_moving: false,
         });
         if let Some(lane) = &home.lane {
-            lane.note(key, gone);
+            lane.queue_change(key, gone);
         }
         let is_new = home.lane.is_none() && !home.is_moving;
         if !is_empty {
             drop(homes);
             if is_new {
-                self.place(&key.namespace);
+                self.assign_namespace(&key.namespace);
             }
             return;
         }
@@ -239,7 +239,7 @@ impl LaneFleet {
     }
 
     /// Starts the placement of namespaces: all existing objects have been seen.
-    pub(crate) fn begin(self: &Arc<Self>) {
+    pub(crate) fn start_placement(self: &Arc<Self>) {
         self.is_ready.store(true, Ordering::Release);
         self.tasks.spawn(Arc::clone(self).watch_rooms());
         self.place_all();
@@ -259,12 +259,12 @@ impl LaneFleet {
     pub(crate) fn place_where(self: &Arc<Self>, is_meant: impl Fn(&str) -> bool) {
         let namespaces: Vec<String> = lock(&self.homes).keys().cloned().collect();
         for namespace in namespaces.iter().filter(|namespace| is_meant(namespace)) {
-            self.place(namespace);
+            self.assign_namespace(namespace);
         }
     }
 
     /// Ensures that the lane of a namespace knows that it has the namespace, with the current facts.
-    pub(crate) fn place(self: &Arc<Self>, namespace: &str) {
+    pub(crate) fn assign_namespace(self: &Arc<Self>, namespace: &str) {
         let Some(hub) = self.hub.upgrade() else { return };
         if !self.is_ready.load(Ordering::Acquire) || self.end.is_cancelled() {
             return;
@@ -276,7 +276,7 @@ impl LaneFleet {
         // No watch has reported the namespace. Ask first: otherwise it would count as without a tenant for a moment.
         let (fleet, namespace) = (Arc::clone(self), namespace.to_owned());
         self.tasks.spawn(async move {
-            let asked = fleet.end.run_until_cancelled(hub.place(&namespace)).await;
+            let asked = fleet.end.run_until_cancelled(hub.read_placement(&namespace)).await;
             if asked.is_some() {
                 fleet.place_known(hub.as_ref(), &namespace);
             }
@@ -310,7 +310,7 @@ impl LaneFleet {
             }
             None => {
                 let lane = self.give_to_lane(&name, namespace, facts);
-                lane.note_all(&home.shard.list_keys());
+                lane.queue_changes(&home.shard.list_keys());
                 home.lane = Some(lane);
             }
         }
@@ -349,7 +349,7 @@ impl LaneFleet {
         if let Some(home) = lock(&self.homes).get_mut(namespace) {
             home.is_moving = false;
         }
-        self.place(namespace);
+        self.assign_namespace(namespace);
     }
 
     /// Takes a namespace from its lane. Returns the lane, if the namespace had one, and whether the fleet has nothing more of the namespace.
@@ -458,7 +458,7 @@ impl LaneFleet {
     fn note_everything(&self, lane: &LaneHandle) {
         for namespace in lane.outgoing.list_namespaces() {
             if let Some(shard) = self.find_mirror(&namespace) {
-                lane.note_all(&shard.list_keys());
+                lane.queue_changes(&shard.list_keys());
             }
         }
     }

@@ -102,7 +102,7 @@ impl OutgoingMessages {
     }
 
     /// Records that an object changed, or was deleted at a revision.
-    pub(super) fn note(&self, key: &Key, gone: Option<&str>) {
+    pub(super) fn queue_change(&self, key: &Key, gone: Option<&str>) {
         let mut state = self.state();
         if !state.is_open {
             return;
@@ -331,15 +331,15 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_often_is_told_once_and_in_order() {
+    fn frequent_changes_are_sent_once_and_in_order() {
         let outgoing = OutgoingMessages::default();
         outgoing.assign("team", facts(false));
         // No process reads. The next process gets everything anyway.
-        outgoing.note(&key("a"), None);
+        outgoing.queue_change(&key("a"), None);
         outgoing.open();
         for _ in 0..1000 {
-            outgoing.note(&key("a"), None);
-            outgoing.note(&key("b"), Some("7"));
+            outgoing.queue_change(&key("a"), None);
+            outgoing.queue_change(&key("b"), Some("7"));
             outgoing.assign("team", facts(true));
             outgoing.wake(&key("a"));
         }
@@ -416,7 +416,7 @@ mod tests {
         outgoing.assign("team", facts(true));
         outgoing.open();
         let left = outgoing.revoke("team").expect("somebody holds it");
-        outgoing.note(&key("a"), Some("9"));
+        outgoing.queue_change(&key("a"), Some("9"));
         assert_eq!(read_all(&outgoing), ["a Some(\"9\")", "Synced", "team None"]);
         outgoing.note_released("team");
         assert!(left.await.is_err());

@@ -22,7 +22,7 @@ impl ReportLimit {
     }
 
     /// Checks the limit for this many items of an object, in place of the object's previous items, and records them.
-    pub(super) fn keep(&mut self, key: &Key, count: usize) -> bool {
+    pub(super) fn record_if_allowed(&mut self, key: &Key, count: usize) -> bool {
         let before = self.kept.get(key).copied().unwrap_or_default();
         let all = self.all.saturating_sub(before).saturating_add(count);
         if all > self.most {
@@ -47,13 +47,15 @@ mod tests {
     fn what_is_kept_is_bounded_for_all_objects_together() {
         let key = |number: u32| Key::new(tenure_api::Kustomization::KIND, "team", &number.to_string());
         let mut keeping = ReportLimit::new(100);
-        let taken = (0..50).filter(|number| keeping.keep(&key(*number), 9)).count();
+        let taken = (0..50)
+            .filter(|number| keeping.record_if_allowed(&key(*number), 9))
+            .count();
         assert_eq!(taken, 11);
-        assert!(keeping.keep(&key(0), 1), "less than before");
-        assert!(keeping.keep(&key(50), 9), "there is room again");
+        assert!(keeping.record_if_allowed(&key(0), 1), "less than before");
+        assert!(keeping.record_if_allowed(&key(50), 9), "there is room again");
         for number in 0..=50 {
-            assert!(keeping.keep(&key(number), 0));
+            assert!(keeping.record_if_allowed(&key(number), 0));
         }
-        assert!(keeping.keep(&key(0), 100));
+        assert!(keeping.record_if_allowed(&key(0), 100));
     }
 }

@@ -73,12 +73,12 @@ impl LaneHandle {
         }
     }
 
-    pub(super) fn note(&self, key: &Key, gone: Option<&str>) {
-        self.outgoing.note(key, gone);
+    pub(super) fn queue_change(&self, key: &Key, gone: Option<&str>) {
+        self.outgoing.queue_change(key, gone);
     }
 
-    pub(super) fn note_all(&self, keys: &[Key]) {
-        keys.iter().for_each(|key| self.outgoing.note(key, None));
+    pub(super) fn queue_changes(&self, keys: &[Key]) {
+        keys.iter().for_each(|key| self.outgoing.queue_change(key, None));
     }
 
     pub(super) fn wake(&self, key: &Key) {
@@ -118,7 +118,7 @@ struct RunningReport {
 
 impl RunningReport {
     /// Ends the report. After this returns, nothing is written, so the next process can overwrite it.
-    async fn end(self) {
+    async fn stop_writing(self) {
         self.end.cancel();
         let _either_way = self.task.await;
     }
@@ -151,7 +151,7 @@ pub(super) async fn supervise_lane(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>)
         match next {
             ProcessAction::Start => {
                 if let Some(report) = report.take() {
-                    report.end().await;
+                    report.stop_writing().await;
                 }
                 let started = match &fleet.location {
                     ProcessLocation::Here(home) => session::start((&fleet, home), &lane, sender.clone()).await,
@@ -220,7 +220,7 @@ pub(super) async fn supervise_lane(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>)
         }
     }
     if let Some(report) = report {
-        report.end().await;
+        report.stop_writing().await;
     }
     fleet.set_trouble(&lane, None);
 }
@@ -272,7 +272,7 @@ async fn report_trouble(
     tracing::warn!("{words}");
     fleet.set_trouble(lane, Some(words.clone()));
     if let Some(before) = report.take() {
-        before.end().await;
+        before.stop_writing().await;
     }
     let end = CancellationToken::new();
     let (work, ended) = (Arc::clone(fleet).report_pause(Arc::clone(lane), words), end.clone());

@@ -48,7 +48,7 @@ impl RightsReconciler {
             hub,
             key: Key::of_rights(namespace),
             namespace: namespace.to_owned(),
-            attempt: Attempt::begin(Timestamp::now()),
+            attempt: Attempt::new(Timestamp::now()),
             memory: Memory::default(),
             seen: None,
             answered: KnownObjects::default(),
@@ -56,8 +56,8 @@ impl RightsReconciler {
         }
     }
 
-    async fn look(&self) -> (NamespaceState, bool, Placement) {
-        let placement = self.hub.place(&self.namespace).await;
+    async fn observe_namespace(&self) -> (NamespaceState, bool, Placement) {
+        let placement = self.hub.read_placement(&self.namespace).await;
         let state = match self.hub.namespaces.get("", &self.namespace) {
             None => NamespaceState::Unknown,
             Some(found) if found.metadata.deletion_timestamp.is_some() => NamespaceState::Ending,
@@ -79,11 +79,11 @@ impl RightsReconciler {
     }
 
     async fn observe(&mut self) -> Snapshot {
-        let (state, is_worked_in, placement) = self.look().await;
+        let (state, is_worked_in, placement) = self.observe_namespace().await;
         self.seen = Some((state, is_worked_in, placement.clone()));
         let live = self.list_live(&placement);
         let owner = match &placement {
-            Placement::Tenant(tenant) => self.hub.caches.of::<Tenant>().get("", tenant.tenant.as_str()),
+            Placement::Tenant(tenant) => self.hub.caches.get::<Tenant>().get("", tenant.tenant.as_str()),
             _ => None,
         };
         Snapshot {
@@ -110,7 +110,7 @@ impl RightsReconciler {
                 let clients = &self.hub.context.clients;
                 let requests = std::slice::from_ref(request);
                 for answer in execute_steps(clients, controller, requests, None, None).await {
-                    self.answered.take(&mut self.attempt.asked, answer);
+                    self.answered.record_answer(&mut self.attempt.asked, answer);
                 }
             }
             Step::Release(release) => {
@@ -195,7 +195,7 @@ impl Reconciler for RightsReconciler {
         Arc::clone(&self.hub.context.rights)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         // observe
         let snapshot = self.observe().await;
         // plan
@@ -205,7 +205,7 @@ impl Reconciler for RightsReconciler {
         self.hub.admit(&self.namespace, self.memory.admitted_account());
         self.hub
             .shared_minting
-            .note(&self.namespace, self.memory.shared_minting());
+            .store_finding(&self.namespace, self.memory.shared_minting());
         // execute and write
         if let Some(identity) = plan.identity {
             let controller = self.hub.act_as(&identity.into(), "").await?;
@@ -223,11 +223,11 @@ impl Reconciler for RightsReconciler {
 
     fn restart(&mut self) {
         self.answered.clear();
-        self.attempt = Attempt::begin(Timestamp::now());
+        self.attempt = Attempt::new(Timestamp::now());
     }
 
     async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
-        let now = self.look().await;
+        let now = self.observe_namespace().await;
         let news = self.answered.has_news(&self.list_live(&now.2));
         news || self.seen.as_ref() != Some(&now)
     }
@@ -235,9 +235,9 @@ impl Reconciler for RightsReconciler {
     fn forget(&mut self) {
         self.answered.forget();
         self.memory = Memory::default();
-        self.attempt = Attempt::begin(Timestamp::now());
+        self.attempt = Attempt::new(Timestamp::now());
         self.hub.admit(&self.namespace, None);
-        self.hub.shared_minting.note(&self.namespace, None);
+        self.hub.shared_minting.store_finding(&self.namespace, None);
     }
 
     fn exists(&self) -> bool {

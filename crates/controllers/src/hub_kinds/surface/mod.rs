@@ -41,8 +41,10 @@ impl Reconciled for Surface {
         if !GENERATED.contains(&changed.kind) {
             return Vec::new();
         }
-        let beside = hub.caches.of::<Self>().in_namespace(&changed.namespace);
-        let keys = beside.iter().map(|surface| Key::of(Self::KIND, &surface.metadata));
+        let beside = hub.caches.get::<Self>().in_namespace(&changed.namespace);
+        let keys = beside
+            .iter()
+            .map(|surface| Key::from_metadata(Self::KIND, &surface.metadata));
         keys.collect()
     }
 }

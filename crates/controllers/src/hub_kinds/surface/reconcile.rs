@@ -39,7 +39,10 @@ impl SurfaceReconciler {
     }
 
     fn current(&self) -> Option<Arc<Surface>> {
-        self.hub.caches.of::<Surface>().get(&self.key.namespace, &self.key.name)
+        self.hub
+            .caches
+            .get::<Surface>()
+            .get(&self.key.namespace, &self.key.name)
     }
 
     /// Returns the Secrets of approved access for its sources that name no Secret.
@@ -65,7 +68,7 @@ impl SurfaceReconciler {
     }
 
     async fn observe(&mut self, surface: &Surface) -> &mut Snapshot {
-        let placement = self.hub.place(&self.key.namespace).await;
+        let placement = self.hub.read_placement(&self.key.namespace).await;
         let lane_trouble = self.hub.find_lane_trouble(&self.key.namespace);
         let children = self.list_children();
         let access = self.list_access(surface);
@@ -79,7 +82,7 @@ impl SurfaceReconciler {
             ownership: None,
             keys: BTreeMap::new(),
             access: BTreeMap::new(),
-            attempt: Attempt::begin(Timestamp::now(), &surface.metadata),
+            attempt: Attempt::new(Timestamp::now(), &surface.metadata),
             memory: Memory::default(),
         });
         snapshot.surface = surface.clone();
@@ -104,7 +107,7 @@ impl Reconciler for SurfaceReconciler {
         Arc::clone(&self.hub.find_lane(&self.key.namespace).await.limits.work)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(surface) = self.current() else { return Ok(None) };
         // observe
         let hub = Arc::clone(&self.hub);
@@ -126,7 +129,7 @@ impl Reconciler for SurfaceReconciler {
         // execute and write
         let take = |answer| {
             if let Some(snapshot) = &mut self.snapshot {
-                self.answered.take(&mut snapshot.attempt, answer);
+                self.answered.record_answer(&mut snapshot.attempt, answer);
             }
         };
         let event_history = &mut self.event_history;
@@ -142,7 +145,7 @@ impl Reconciler for SurfaceReconciler {
         self.answered.clear();
         match (self.current(), &mut self.snapshot) {
             (Some(surface), Some(snapshot)) => {
-                snapshot.attempt = Attempt::begin(Timestamp::now(), &surface.metadata);
+                snapshot.attempt = Attempt::new(Timestamp::now(), &surface.metadata);
                 deploy_key::begin_attempt(snapshot);
             }
             _ => self.snapshot = None,
@@ -154,7 +157,7 @@ impl Reconciler for SurfaceReconciler {
             return true;
         };
         let lane_trouble = self.hub.find_lane_trouble(&self.key.namespace);
-        let placement = self.hub.place(&self.key.namespace).await;
+        let placement = self.hub.read_placement(&self.key.namespace).await;
         snapshot.is_overtaken(&surface, &placement, lane_trouble.as_deref())
             || snapshot.access != self.list_access(&surface)
             || self.answered.has_news(&self.list_children())

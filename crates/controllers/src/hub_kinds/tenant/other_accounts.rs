@@ -48,7 +48,7 @@ async fn share_cluster_rights(hub: &Hub, client: &Client) -> Arc<ClusterWideRigh
         return Arc::clone(wide);
     }
     let (roles, bindings) = read_bindings(client, ("ClusterRole", "ClusterRoleBinding"), "", None).await;
-    let wide = Arc::new(ClusterWideRights::of(roles, bindings));
+    let wide = Arc::new(ClusterWideRights::new(roles, bindings));
     *shared = Some(Arc::clone(&wide));
     wide
 }

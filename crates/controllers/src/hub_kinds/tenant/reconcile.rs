@@ -41,7 +41,7 @@ impl TenantReconciler {
     }
 
     fn current(&self) -> Option<Arc<Tenant>> {
-        self.hub.caches.of::<Tenant>().get("", &self.key.name)
+        self.hub.caches.get::<Tenant>().get("", &self.key.name)
     }
 
     /// Returns the namespaces with its label, and its possible objects in them.
@@ -84,21 +84,21 @@ impl TenantReconciler {
     }
 
     fn observe(&mut self, tenant: &Tenant) -> &mut Snapshot {
-        let realm = self.hub.extract_tenancy(tenant);
+        let tenancy = self.hub.extract_tenancy(tenant);
         let labelled = self.list_labelled();
         let live = self.answered.merge_watched(labelled);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             tenant: tenant.clone(),
-            tenancy: Arc::clone(&realm),
+            tenancy: Arc::clone(&tenancy),
             live: BTreeMap::new(),
             access_findings: None,
             creation_proof: make_proof(),
             are_policies_in_force: false,
-            attempt: Attempt::begin(Timestamp::now(), &tenant.metadata),
+            attempt: Attempt::new(Timestamp::now(), &tenant.metadata),
             memory: Memory::default(),
         });
         snapshot.tenant = tenant.clone();
-        snapshot.tenancy = realm;
+        snapshot.tenancy = tenancy;
         snapshot.are_policies_in_force = self.hub.are_policies_in_force();
         snapshot.live = live;
         snapshot
@@ -123,7 +123,7 @@ impl Reconciler for TenantReconciler {
         Arc::clone(&self.hub.find_lane(&self.key.namespace).await.limits.work)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(tenant) = self.current() else { return Ok(None) };
         // observe
         let snapshot = self.observe(&tenant);
@@ -147,7 +147,7 @@ impl Reconciler for TenantReconciler {
         // execute and write
         let take = |answer| {
             if let Some(snapshot) = &mut self.snapshot {
-                self.answered.take(&mut snapshot.attempt, answer);
+                self.answered.record_answer(&mut snapshot.attempt, answer);
             }
         };
         let event_history = &mut self.event_history;
@@ -162,7 +162,7 @@ impl Reconciler for TenantReconciler {
     fn restart(&mut self) {
         self.answered.clear();
         match (self.current(), &mut self.snapshot) {
-            (Some(tenant), Some(snapshot)) => snapshot.attempt = Attempt::begin(Timestamp::now(), &tenant.metadata),
+            (Some(tenant), Some(snapshot)) => snapshot.attempt = Attempt::new(Timestamp::now(), &tenant.metadata),
             _ => self.snapshot = None,
         }
     }

@@ -56,7 +56,7 @@ impl Reconciled for ArtifactGenerator {
         if is_artifact
             && let Some(artifact) = shard
                 .caches
-                .of::<ExternalArtifact>()
+                .get::<ExternalArtifact>()
                 .get(&changed.namespace, &changed.name)
         {
             makers.extend(find_generator(&artifact).map(str::to_owned));
@@ -68,10 +68,10 @@ impl Reconciled for ArtifactGenerator {
                 .as_ref()
                 .is_some_and(|name| makers.contains(name))
         };
-        let beside = shard.caches.of::<Self>().in_namespace(&changed.namespace);
+        let beside = shard.caches.get::<Self>().in_namespace(&changed.namespace);
         let dependents = beside.iter().filter(|generator| takes(generator) || makes(generator));
         dependents
-            .map(|generator| Key::of(Self::KIND, &generator.metadata))
+            .map(|generator| Key::from_metadata(Self::KIND, &generator.metadata))
             .collect()
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn observe_circle(lookup: ReferenceLookup<'_>, generator: &ArtifactGe
         let ShardLookup::Here(shard) = lookup.find_shard(namespace) else {
             return None;
         };
-        let fed = shard.caches.of::<ArtifactGenerator>().get(namespace, name)?;
+        let fed = shard.caches.get::<ArtifactGenerator>().get(namespace, name)?;
         let visible = list_visible(&fed, lookup.referrer());
         let artifacts = visible.filter(|source| source.kind == ExternalArtifact::KIND.name);
         let makers = artifacts.filter_map(|source| {
@@ -111,7 +111,7 @@ pub(super) fn observe_circle(lookup: ReferenceLookup<'_>, generator: &ArtifactGe
             let SourceLookup::There(shard, _) = lookup.find_source(&source.kind, Some(namespace), &source.name) else {
                 return None;
             };
-            let artifact = shard.caches.of::<ExternalArtifact>().get(namespace, &source.name)?;
+            let artifact = shard.caches.get::<ExternalArtifact>().get(namespace, &source.name)?;
             Some(format!("{namespace}/{}", find_generator(&artifact)?))
         });
         Some(makers.collect())
@@ -134,7 +134,7 @@ pub(super) fn list_children(shard: &Shard, generator: &ArtifactGenerator) -> BTr
 /// Returns the stored artifacts of its output, by name.
 pub(super) fn list_stored(shard: &Arc<Shard>, generator: &ArtifactGenerator) -> BTreeMap<String, StoredArtifact> {
     let (namespace, own) = (shard.namespace.as_str(), generator.metadata.name.as_deref());
-    let artifacts = shard.caches.of::<ExternalArtifact>().in_namespace(namespace);
+    let artifacts = shard.caches.get::<ExternalArtifact>().in_namespace(namespace);
     let made = artifacts
         .iter()
         .filter(|artifact| own.is_some() && find_generator(artifact) == own);

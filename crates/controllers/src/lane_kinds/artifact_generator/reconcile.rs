@@ -26,7 +26,7 @@ use crate::reconcile_loop::reconciled::Reconciled as _;
 use crate::reconcile_loop::step_executor::execute_steps;
 
 /// How long a search for folders waits for memory for the files.
-const LOOKING: Duration = Duration::from_secs(60);
+const SEARCH_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The reconciler of one ArtifactGenerator.
 pub(crate) struct GeneratorReconciler {
@@ -56,12 +56,12 @@ impl GeneratorReconciler {
     fn current(&self) -> Option<Arc<ArtifactGenerator>> {
         self.shard
             .caches
-            .of::<ArtifactGenerator>()
+            .get::<ArtifactGenerator>()
             .get(&self.key.namespace, &self.key.name)
     }
 
     async fn observe(&mut self, generator: &ArtifactGenerator) -> &mut Snapshot {
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let lookup = ReferenceLookup::new(&self.shard, &placement);
         if std::mem::take(&mut self.asks_for_loans) {
             let named = observe::list_lent(lookup, generator);
@@ -89,7 +89,7 @@ impl GeneratorReconciler {
             cycle,
             live,
             stored,
-            attempt: attempt.unwrap_or_else(|| Attempt::begin(Timestamp::now(), &generator.metadata)),
+            attempt: attempt.unwrap_or_else(|| Attempt::new(Timestamp::now(), &generator.metadata)),
             memory: memory.unwrap_or_default(),
         })
     }
@@ -130,7 +130,7 @@ impl GeneratorReconciler {
         let answers = execute_steps(&context.clients, &client, &requests, plan.deadline, None).await;
         if let Some(snapshot) = &mut self.snapshot {
             for answer in answers {
-                self.answered.take(&mut snapshot.attempt, answer);
+                self.answered.record_answer(&mut snapshot.attempt, answer);
             }
         }
         Ok(())
@@ -149,7 +149,7 @@ impl GeneratorReconciler {
         let tree = self
             .shard
             .artifacts
-            .tree(wanted, &lane.limits.name, Instant::now() + LOOKING)
+            .tree(wanted, &lane.limits.name, Instant::now() + SEARCH_PATIENCE)
             .await;
         let tree = tree.map_err(|error| error.to_string())?;
         let pattern = request.pattern.clone();
@@ -174,7 +174,7 @@ impl Reconciler for GeneratorReconciler {
         Arc::clone(&self.shard.lane().await.limits.work)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(generator) = self.current() else {
             return Ok(None);
         };
@@ -186,7 +186,7 @@ impl Reconciler for GeneratorReconciler {
         snapshot.memory = plan.memory.clone();
         // execute
         self.store_report(&plan);
-        let writer = ObjectWriter::of(generator.as_ref());
+        let writer = ObjectWriter::new(generator.as_ref());
         if let Some(change) = &plan.finalizer {
             writer.change_finalizer(&self.shard, change).await?;
         }
@@ -218,7 +218,7 @@ impl Reconciler for GeneratorReconciler {
         self.asks_for_loans = true;
         match (self.current(), &mut self.snapshot) {
             (Some(generator), Some(snapshot)) => {
-                snapshot.attempt = Attempt::begin(Timestamp::now(), &generator.metadata);
+                snapshot.attempt = Attempt::new(Timestamp::now(), &generator.metadata);
             }
             _ => self.snapshot = None,
         }
@@ -228,7 +228,7 @@ impl Reconciler for GeneratorReconciler {
         let (Some(generator), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let lookup = ReferenceLookup::new(&self.shard, &placement);
         let named = observe::list_lent(lookup, &generator);
         self.borrowed_objects.renew(&self.shard, named, |_| {}).await;

@@ -44,11 +44,12 @@ impl Reconciled for ExternalArtifact {
         if changed.kind != ArtifactGenerator::KIND {
             return Vec::new();
         }
-        let beside = shard.caches.of::<Self>().in_namespace(&changed.namespace);
+        let beside = shard.caches.get::<Self>().in_namespace(&changed.namespace);
         let made = beside
             .iter()
             .filter(|artifact| find_generator(artifact) == Some(&changed.name));
-        made.map(|artifact| Key::of(Self::KIND, &artifact.metadata)).collect()
+        made.map(|artifact| Key::from_metadata(Self::KIND, &artifact.metadata))
+            .collect()
     }
 
     fn describe(&self) -> Described {
@@ -100,12 +101,14 @@ impl Fetching for ExternalArtifact {
         let exists = |name: &str| {
             shard
                 .caches
-                .of::<ArtifactGenerator>()
+                .get::<ArtifactGenerator>()
                 .get(&shard.namespace, name)
                 .is_some()
         };
         let grants = &shard.context.settings.external_grants;
-        find_maker(artifact, grants, exists, |name| shard.generator_reports.of(name))
+        find_maker(artifact, grants, exists, |name| {
+            shard.generator_reports.find_report(name)
+        })
     }
 
     async fn perform_fetch(

@@ -13,7 +13,7 @@ pub(super) fn observe_beside(shard: &Shard, repository: &GitRepository) -> Besid
         return Beside::default();
     }
     let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
-    let get = |name: &str| shard.caches.of::<GitRepository>().get(namespace, name);
+    let get = |name: &str| shard.caches.get::<GitRepository>().get(namespace, name);
     let stored = |repository: &GitRepository| {
         let key = make_source_key(GitRepository::KIND.name, &repository.metadata).ok()?;
         shard.artifacts.record(&key)

@@ -49,10 +49,10 @@ impl Reconciled for GitRepository {
             let mut named = repository.spec.include.iter();
             named.any(|include| include.repository.name == changed.name)
         };
-        let beside = shard.caches.of::<Self>().in_namespace(&changed.namespace);
+        let beside = shard.caches.get::<Self>().in_namespace(&changed.namespace);
         let dependents = beside.iter().filter(|repository| includes(repository));
         dependents
-            .map(|repository| Key::of(Self::KIND, &repository.metadata))
+            .map(|repository| Key::from_metadata(Self::KIND, &repository.metadata))
             .collect()
     }
 

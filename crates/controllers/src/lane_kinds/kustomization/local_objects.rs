@@ -33,7 +33,7 @@ impl LocalObjects {
     }
 
     /// Returns the current state.
-    pub(super) fn look(&mut self) -> BTreeMap<ObjectId, Live> {
+    pub(super) fn read_objects(&mut self) -> BTreeMap<ObjectId, Live> {
         self.observed.clear();
         for id in self.held.list_watched() {
             if let Some(found) = self.held.find_newer(id, None) {
@@ -53,9 +53,9 @@ impl LocalObjects {
     }
 
     /// Stores an object that was read.
-    pub(super) fn take(&mut self, id: ObjectId, answer: Live) {
+    pub(super) fn store_answer(&mut self, id: ObjectId, answer: Live) {
         let revision = answer.object().map(read_revision);
-        self.answered.insert(id, (revision, ObservedState::keep(answer)));
+        self.answered.insert(id, (revision, ObservedState::from_answer(answer)));
     }
 
     /// Checks whether a change is a reason to begin an attempt.

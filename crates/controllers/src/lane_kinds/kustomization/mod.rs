@@ -57,13 +57,13 @@ impl Reconciled for Kustomization {
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         let dependents = shard
             .caches
-            .of::<Self>()
+            .get::<Self>()
             .find(&name_term(changed.kind.name, &changed.name));
         let beside = dependents
             .iter()
             .filter(|dependent| dependent.metadata.namespace.as_deref() == Some(&changed.namespace));
         beside
-            .map(|dependent| Key::of(Self::KIND, &dependent.metadata))
+            .map(|dependent| Key::from_metadata(Self::KIND, &dependent.metadata))
             .collect()
     }
 
@@ -99,7 +99,7 @@ impl Reconciled for Kustomization {
 
     /// Updates the index of the objects that each Kustomization names.
     fn refresh(shard: &Shard, key: &Key) {
-        let now = || shard.caches.of::<Self>().get(&key.namespace, &key.name);
+        let now = || shard.caches.get::<Self>().get(&key.namespace, &key.name);
         shard.inventory_index.refresh(key, now);
         shard.notify_listeners(key);
     }

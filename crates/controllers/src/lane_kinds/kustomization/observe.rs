@@ -71,7 +71,7 @@ pub(super) fn observe_cycle(references: ReferencedObjects<'_>, kustomization: &K
 pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let own = kustomization.metadata.name.as_deref().unwrap_or_default();
-    let all = shard.caches.of::<Kustomization>().in_namespace(namespace);
+    let all = shard.caches.get::<Kustomization>().in_namespace(namespace);
     let dependents = list_depending(&all, own);
     let others: BTreeMap<&str, (&Arc<Kustomization>, Option<Arc<ObjectTurnover>>)> = all
         .iter()
@@ -81,7 +81,7 @@ pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, req
             // A Kustomization for another cluster wants no object of this one.
             let is_in_own_namespace = other.spec.kube_config == kustomization.spec.kube_config;
             (name != own && is_in_own_namespace && name_source(other) == name_source(kustomization))
-                .then(|| (name, (other, shard.turnover_reports.of(&key))))
+                .then(|| (name, (other, shard.turnover_reports.find_report(&key))))
         })
         .collect();
     let mut claims: BTreeMap<ObjectId, BTreeSet<String>> = BTreeMap::new();

@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    async fn room(bytes: u64) -> ObjectMemory {
+    async fn make_memory(bytes: u64) -> ObjectMemory {
         let room = ObjectMemory::new(ByteBudget::new(BudgetLimits {
             what: "objects that are looked at",
             lane: bytes,
@@ -68,12 +68,12 @@ mod tests {
             all_setting: "--all",
             is_half: false,
         }));
-        room.take("team", Instant::now()).await;
+        room.reserve_memory("team", Instant::now()).await;
         room
     }
 
     fn known(value: &str) -> ObservedState {
-        ObservedState::keep(Live::Present(Object(json!({ "value": value }))))
+        ObservedState::from_answer(Live::Present(Object(json!({ "value": value }))))
     }
 
     fn id(name: &str) -> ObjectId {
@@ -82,7 +82,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_the_same_is_parsed_once() {
-        let object_memory = room(1 << 20).await;
+        let object_memory = make_memory(1 << 20).await;
         let before = ObservedObjects::from([
             (id("same"), known("a")),
             (id("changed"), known("a")),
@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_there_was_no_room_for_is_looked_at_again() {
-        let object_memory = room(1 << 20).await;
+        let object_memory = make_memory(1 << 20).await;
         let large = "x".repeat(600_000);
         let before = ObservedObjects::from([(id("a"), known(&large)), (id("b"), known(&large))]);
         let first = parse_objects(&before, (&ObservedObjects::new(), BTreeMap::new()), &object_memory);

@@ -45,7 +45,7 @@ pub(super) async fn ask_owners(
         let Some(answer) = shard.hub_api.ask_owner((namespace, name), &objects, cluster).await else {
             continue;
         };
-        let beside = || shard.caches.of::<Kustomization>().in_namespace(&key.namespace);
+        let beside = || shard.caches.get::<Kustomization>().in_namespace(&key.namespace);
         let mut rival = answer.rival;
         rival.waits_for_us = namespace == key.namespace
             && dependents
@@ -74,13 +74,17 @@ pub(crate) async fn answer_owner(
     if has.is_empty() {
         return None;
     }
-    let kustomization = shard.caches.of::<Kustomization>().get(&key.namespace, name)?;
+    let kustomization = shard.caches.get::<Kustomization>().get(&key.namespace, name)?;
     if find_place(&kustomization).as_deref() != cluster {
         return None;
     }
-    let turnover = shard.turnover_reports.of(&key);
+    let turnover = shard.turnover_reports.find_report(&key);
     let turnover = turnover.filter(|turnover| turnover.is_present(&kustomization));
-    let rival = describe_rival(&kustomization, shard.place().await, turnover.as_deref().cloned());
+    let rival = describe_rival(
+        &kustomization,
+        shard.read_placement().await,
+        turnover.as_deref().cloned(),
+    );
     Some(OwnerAnswer { rival, has })
 }
 

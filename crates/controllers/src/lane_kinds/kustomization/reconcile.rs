@@ -119,14 +119,14 @@ impl KustomizationReconciler {
     fn current(&self) -> Option<Arc<Kustomization>> {
         self.shard
             .caches
-            .of::<Kustomization>()
+            .get::<Kustomization>()
             .get(&self.key.namespace, &self.key.name)
     }
 
     /// Brings the snapshot up to date.
     async fn observe(&mut self, kustomization: &Kustomization, turns: &LaneWorkLimit) {
         let shard = &self.shard;
-        let placement = shard.place().await;
+        let placement = shard.read_placement().await;
         if std::mem::take(&mut self.asks_for_borrowed_objects) {
             renew_borrowed_objects(&mut self.borrowed_objects, shard, &placement, kustomization).await;
         }
@@ -158,11 +158,11 @@ impl KustomizationReconciler {
             .await;
         let read = || observed_objects::parse_objects(&self.observed, before, &self.object_memory);
         let live = turns.run(observed_objects::count_bytes(&self.observed), read).await;
-        self.object_memory.settle();
+        self.object_memory.release_unused();
         self.labelled = owners::list_labelled(&self.key, &live);
         let cluster = self.cluster.as_ref().map(|cluster| cluster.cluster.as_str());
         let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled, cluster).await;
-        let here = self.local_objects.look();
+        let here = self.local_objects.read_objects();
         let survey = self.asked.as_ref();
         let survey = survey.map(|request| observe::observe_siblings(shard, kustomization, request));
         let least_interval = placement.find_least_interval(&shard.context.settings);
@@ -186,7 +186,7 @@ impl KustomizationReconciler {
                 owners: BTreeMap::new(),
                 rivals: BTreeMap::new(),
                 survey: None,
-                attempt: Attempt::begin(Timestamp::now(), kustomization),
+                attempt: Attempt::new(Timestamp::now(), kustomization),
                 memory: Memory::default(),
             })
         });
@@ -204,8 +204,11 @@ impl KustomizationReconciler {
         snapshot.survey = survey;
     }
 
-    fn take(&mut self, answer: Answer) {
-        let live = self.snapshot.as_mut().and_then(|snapshot| snapshot.take(answer));
+    fn take_answer(&mut self, answer: Answer) {
+        let live = self
+            .snapshot
+            .as_mut()
+            .and_then(|snapshot| snapshot.record_answer(answer));
         if let Some((id, live)) = live {
             self.record_answer(id, live);
         }
@@ -213,7 +216,7 @@ impl KustomizationReconciler {
 
     fn record_answer(&mut self, id: ObjectId, answer: Live) {
         let revision = answer.object().map(read_revision);
-        let known = ObservedState::keep(answer);
+        let known = ObservedState::from_answer(answer);
         if let (Some(revision), ObservedState::Object(json)) = (revision, &known) {
             self.held.store_answer(&id, revision, Arc::clone(json));
         }
@@ -256,7 +259,10 @@ impl KustomizationReconciler {
         }
         let mut unreachable = None;
         if let Some(account) = &plan.identity {
-            match self.enter(plan.target.as_deref(), account, &kustomization, &lane).await {
+            match self
+                .switch_cluster(plan.target.as_deref(), account, &kustomization, &lane)
+                .await
+            {
                 Ok(true) => {}
                 // Facts of another cluster say nothing about this one.
                 Ok(false) => return Ok(Some(Next::Restart)),
@@ -275,7 +281,7 @@ impl KustomizationReconciler {
             self.shard.report_turnover(&key, turnover);
         }
         // execute
-        let writer = ObjectWriter::of(kustomization.as_ref());
+        let writer = ObjectWriter::new(kustomization.as_ref());
         if let Some(change) = &plan.finalizer {
             if matches!(change, FinalizerChange::Remove(_)) {
                 // Events about its end are written while the object exists. A process that crashes in between writes them again.
@@ -348,7 +354,7 @@ impl KustomizationReconciler {
                 (None, None) => return Ok(Some(Next::Again)),
             };
             let bytes = self.bytes();
-            let take = || answers.into_iter().for_each(|answer| self.take(answer));
+            let take = || answers.into_iter().for_each(|answer| self.take_answer(answer));
             turns.run(bytes, take).await;
         }
         // write
@@ -411,7 +417,7 @@ impl Reconciler for KustomizationReconciler {
             artifact: Some(artifact),
             ..
         } = observe::observe_source(
-            ReferencedObjects::new(&self.shard, &self.shard.place().await, &self.borrowed_objects),
+            ReferencedObjects::new(&self.shard, &self.shard.read_placement().await, &self.borrowed_objects),
             &kustomization,
         )
         else {
@@ -427,7 +433,7 @@ impl Reconciler for KustomizationReconciler {
         is_low_priority.then_some(Arc::clone(&self.shard.lane().await.limits.low_priority))
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         self.reserve_memory().await;
         let next = self.work().await;
         match &next {
@@ -460,7 +466,7 @@ impl Reconciler for KustomizationReconciler {
         };
         let snapshot = self.snapshot.as_mut();
         let rendered = snapshot.and_then(|snapshot| snapshot.restart(Timestamp::now(), &kustomization));
-        if let Some(rendered) = rendered.and_then(StoredRendering::keep).or(suspended) {
+        if let Some(rendered) = rendered.and_then(StoredRendering::from_success).or(suspended) {
             self.rendered = Some(rendered);
         }
     }
@@ -472,7 +478,7 @@ impl Reconciler for KustomizationReconciler {
         let shard = &self.shard;
         let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
         let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
-        let placement = shard.place().await;
+        let placement = shard.read_placement().await;
         renew_borrowed_objects(&mut self.borrowed_objects, shard, &placement, &kustomization).await;
         let references = ReferencedObjects::new(shard, &placement, &self.borrowed_objects);
         let now = Observed {

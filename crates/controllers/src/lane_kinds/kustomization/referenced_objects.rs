@@ -79,7 +79,7 @@ impl<'a> ReferencedObjects<'a> {
         }
         match self.lookup.find_shard(namespace) {
             ShardLookup::Here(shard) => {
-                let found = shard.caches.of::<Kustomization>().get(namespace, name);
+                let found = shard.caches.get::<Kustomization>().get(namespace, name);
                 found.map_or(FoundDependency::Nothing, FoundDependency::There)
             }
             ShardLookup::Nothing => FoundDependency::Nothing,

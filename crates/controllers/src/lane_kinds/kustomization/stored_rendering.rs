@@ -25,7 +25,7 @@ impl std::fmt::Debug for Text {
 
 impl StoredRendering {
     /// Keeps a successful rendering. A later attempt could not use a failed one.
-    pub(super) fn keep(rendered: Rendered) -> Option<Self> {
+    pub(super) fn from_success(rendered: Rendered) -> Option<Self> {
         rendered.outcome.is_ok().then_some(Self { rendered, text: None })
     }
 
@@ -123,14 +123,14 @@ mod tests {
             origin,
             confidential: true,
         };
-        Rendered::of(&request, Ok(vec![rendered]), vec!["secret.yaml".to_owned()])
+        Rendered::new(&request, Ok(vec![rendered]), vec!["secret.yaml".to_owned()])
     }
 
     #[test]
     fn what_is_put_away_comes_back_as_it_was() {
         let secret = json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "aHVudGVyMg==" }, "n": [u64::MAX, i64::MIN, null, true] });
         let rendered = render(secret);
-        let mut kept = StoredRendering::keep(rendered.clone()).unwrap();
+        let mut kept = StoredRendering::from_success(rendered.clone()).unwrap();
         kept.compact();
         assert!(kept.bytes() > 0 && !format!("{kept:?}").contains("aHVudGVyMg"));
         kept.compact();
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn fractions_are_not_put_away() {
         let rendered = render(json!({ "spec": { "list": [0.1, 1.797_693_134_862_315_7e308] } }));
-        let mut kept = StoredRendering::keep(rendered.clone()).unwrap();
+        let mut kept = StoredRendering::from_success(rendered.clone()).unwrap();
         kept.compact();
         assert_eq!(kept.bytes(), 0);
         assert_eq!(kept.restore().unwrap().outcome, rendered.outcome);
@@ -152,6 +152,6 @@ mod tests {
     fn a_failure_is_not_kept() {
         let mut rendered = render(json!({}));
         rendered.outcome = Err(RenderFailure::default());
-        assert!(StoredRendering::keep(rendered).is_none());
+        assert!(StoredRendering::from_success(rendered).is_none());
     }
 }

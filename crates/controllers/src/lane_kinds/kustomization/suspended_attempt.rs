@@ -38,7 +38,7 @@ pub(super) fn drop_answers(attempt: &mut Attempt) {
 impl SuspendedAttempt {
     /// Takes the answers and the objects out of an attempt; `None` if it has none. A failure stays: it is small, and the waiting attempt needs it as
     /// its answer.
-    pub(super) fn take(attempt: &mut Attempt) -> Option<Self> {
+    pub(super) fn take_from(attempt: &mut Attempt) -> Option<Self> {
         let answers = list_parts(attempt).map(|answers| {
             let answers = std::mem::take(answers).into_iter();
             answers
@@ -46,7 +46,7 @@ impl SuspendedAttempt {
                 .collect::<Vec<_>>()
         });
         let made = attempt.rendered.take_if(|rendered| rendered.outcome.is_ok());
-        let mut rendering = made.and_then(StoredRendering::keep);
+        let mut rendering = made.and_then(StoredRendering::from_success);
         if let Some(rendering) = &mut rendering {
             rendering.compact();
         }

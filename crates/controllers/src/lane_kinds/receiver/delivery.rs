@@ -32,10 +32,10 @@ pub(crate) async fn handle_delivery(shard: &Arc<Shard>, name: &str, delivery: &D
     let Ok(_place) = lane.limits.deliveries.acquire().await else {
         return Verdict::Unavailable;
     };
-    let Some(receiver) = shard.caches.of::<Receiver>().get(&shard.namespace, name) else {
+    let Some(receiver) = shard.caches.get::<Receiver>().get(&shard.namespace, name) else {
         return Verdict::Unknown;
     };
-    let placement = shard.place().await;
+    let placement = shard.read_placement().await;
     match verify_delivery(shard, &lane, (&receiver, &placement), delivery).await {
         Ok(()) => request_reconciliation(shard, &lane, (&receiver, &placement), delivery).await,
         Err(verdict) => verdict,
@@ -127,7 +127,7 @@ async fn request_reconciliation(
 /// Asks the sources of a namespace that fetch from an address to fetch now.
 pub(crate) async fn announce_url(shard: &Shard, url: &str) {
     let now = Timestamp::now();
-    let sources = shard.caches.of::<GitRepository>().all();
+    let sources = shard.caches.get::<GitRepository>().all();
     let targets = sources.iter().filter_map(|source| find_announced(source, url));
     for target in targets.collect::<Vec<_>>() {
         if let Some(problem) = ask_one(shard, &target, now).await {

@@ -37,19 +37,19 @@ impl ReceiverReconciler {
     fn current(&self) -> Option<Arc<Receiver>> {
         self.shard
             .caches
-            .of::<Receiver>()
+            .get::<Receiver>()
             .get(&self.key.namespace, &self.key.name)
     }
 
     async fn observe(&mut self, receiver: &Receiver) -> &mut Snapshot {
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let is_outdated = self.shard.receivers.is_outdated(&self.key.name);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             receiver: receiver.clone(),
             placement: placement.clone(),
             is_outdated,
             has_listener: self.shard.context.receiver_endpoint.has_listener(),
-            attempt: Attempt::begin(receiver),
+            attempt: Attempt::new(receiver),
             memory: Memory::default(),
         });
         snapshot.receiver = receiver.clone();
@@ -84,7 +84,7 @@ impl Reconciler for ReceiverReconciler {
         Arc::clone(&self.shard.lane().await.limits.work)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(receiver) = self.current() else {
             return Ok(None);
         };
@@ -97,7 +97,7 @@ impl Reconciler for ReceiverReconciler {
         tracing::debug!(plan = %plan, "planned");
         snapshot.memory = plan.memory.clone();
         // execute
-        let writer = ObjectWriter::of(receiver.as_ref());
+        let writer = ObjectWriter::new(receiver.as_ref());
         if let Some(change) = &plan.finalizer {
             writer.change_finalizer(&self.shard, change).await?;
         }
@@ -124,7 +124,7 @@ impl Reconciler for ReceiverReconciler {
 
     fn restart(&mut self) {
         match (self.current(), &mut self.snapshot) {
-            (Some(receiver), Some(snapshot)) => snapshot.attempt = Attempt::begin(receiver.as_ref()),
+            (Some(receiver), Some(snapshot)) => snapshot.attempt = Attempt::new(receiver.as_ref()),
             _ => self.snapshot = None,
         }
     }
@@ -134,7 +134,7 @@ impl Reconciler for ReceiverReconciler {
             return true;
         };
         self.shard.receivers.is_outdated(&self.key.name)
-            || snapshot.is_overtaken(receiver.as_ref(), &self.shard.place().await)
+            || snapshot.is_overtaken(receiver.as_ref(), &self.shard.read_placement().await)
     }
 
     fn forget(&mut self) {

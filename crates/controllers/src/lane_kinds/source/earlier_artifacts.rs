@@ -13,7 +13,7 @@ pub(crate) async fn adopt_earlier_artifacts<S: Fetching>(context: Arc<Controller
     let mut kept = Vec::new();
     for shard in shards {
         let lane = shard.lane().await;
-        for repository in shard.caches.of::<S>().all() {
+        for repository in shard.caches.get::<S>().all() {
             if let Ok(source) = make_source_key(S::NAME, repository.metadata()) {
                 kept.push((source, Arc::clone(&shard), Arc::clone(&lane)));
             }

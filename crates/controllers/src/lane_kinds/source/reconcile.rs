@@ -43,7 +43,7 @@ impl<S: Fetching> SourceReconciler<S> {
     }
 
     fn current(&self) -> Option<Arc<S>> {
-        self.shard.caches.of::<S>().get(&self.key.namespace, &self.key.name)
+        self.shard.caches.get::<S>().get(&self.key.namespace, &self.key.name)
     }
 
     fn source(&self) -> Option<SourceKey> {
@@ -51,7 +51,7 @@ impl<S: Fetching> SourceReconciler<S> {
     }
 
     async fn observe(&mut self, repository: &S) -> &mut Snapshot<S> {
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let stored = self.source().and_then(|source| self.shard.artifacts.record(&source));
         let beside = S::observe_beside(&self.shard, repository);
         let least_interval = placement.find_least_interval(&self.shard.context.settings);
@@ -60,7 +60,7 @@ impl<S: Fetching> SourceReconciler<S> {
             placement: placement.clone(),
             stored: None,
             beside: S::Beside::default(),
-            attempt: Attempt::begin(Timestamp::now(), repository),
+            attempt: Attempt::new(Timestamp::now(), repository),
             memory: Memory::default(),
             advertised: self.shard.context.advertised.clone(),
             least_interval,
@@ -96,7 +96,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         Arc::clone(&self.shard.lane().await.limits.fetches)
     }
 
-    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+    async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(repository) = self.current() else {
             return Ok(None);
         };
@@ -113,7 +113,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         snapshot.memory = plan.memory.clone();
         // execute
         let lane = self.shard.lane().await;
-        let writer = ObjectWriter::of(repository.as_ref());
+        let writer = ObjectWriter::new(repository.as_ref());
         if let Some(change) = &plan.finalizer {
             writer.change_finalizer(&self.shard, change).await?;
         }
@@ -131,7 +131,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
                 Err(_) => {}
             }
             if let Some(snapshot) = &mut self.snapshot {
-                snapshot.take(answer);
+                snapshot.record_answer(answer);
             }
             if new {
                 self.shard.wake_dependents(&self.key);
@@ -155,7 +155,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
     fn restart(&mut self) {
         match (self.current(), &mut self.snapshot) {
             (Some(repository), Some(snapshot)) => {
-                snapshot.attempt = Attempt::begin(Timestamp::now(), repository.as_ref())
+                snapshot.attempt = Attempt::new(Timestamp::now(), repository.as_ref())
             }
             _ => self.snapshot = None,
         }
@@ -166,7 +166,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
             return true;
         };
         let beside = S::observe_beside(&self.shard, &repository);
-        snapshot.is_overtaken(repository.as_ref(), &self.shard.place().await, &beside)
+        snapshot.is_overtaken(repository.as_ref(), &self.shard.read_placement().await, &beside)
     }
 
     fn forget(&mut self) {

@@ -22,14 +22,14 @@ pub(crate) struct SourceKind {
 
 /// All source kinds.
 static KINDS: [SourceKind; 4] = [
-    SourceKind::of::<GitRepository>(),
-    SourceKind::of::<OciRepository>(),
-    SourceKind::of::<Bucket>(),
-    SourceKind::of::<ExternalArtifact>(),
+    SourceKind::new::<GitRepository>(),
+    SourceKind::new::<OciRepository>(),
+    SourceKind::new::<Bucket>(),
+    SourceKind::new::<ExternalArtifact>(),
 ];
 
 impl SourceKind {
-    const fn of<S: Fetching>() -> Self {
+    const fn new<S: Fetching>() -> Self {
         Self {
             kind: S::KIND,
             find: find_source::<S>,
@@ -43,7 +43,7 @@ pub(crate) fn find_source_kind(name: &str) -> Option<&'static SourceKind> {
 }
 
 fn find_source<S: Fetching>(shard: &Shard, name: &str) -> Option<Found> {
-    let source = shard.caches.of::<S>().get(&shard.namespace, name)?;
+    let source = shard.caches.get::<S>().get(&shard.namespace, name)?;
     let key = make_source_key(S::NAME, source.metadata()).ok()?;
     let status = Source::status(source.as_ref());
     Some((

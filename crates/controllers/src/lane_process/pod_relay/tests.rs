@@ -11,7 +11,7 @@ fn line() -> (PodStream, PodStream) {
 }
 
 /// Sends a message as the hub.
-async fn say(hub: &mut PodStream, word: &ToPod) {
+async fn send_message(hub: &mut PodStream, word: &ToPod) {
     let word = serde_json::to_vec(word).unwrap();
     let head = u32::try_from(word.len()).unwrap().to_be_bytes();
     hub.write_all(&[&head[..], &[0], &word].concat()).await.unwrap();
@@ -22,27 +22,27 @@ async fn a_lane_does_not_outlive_what_it_hears_of_the_hub() {
     let length = Duration::from_secs(8);
     let lease = Lease::new(length);
     let at = |seconds| lease.began + Duration::from_secs(seconds);
-    assert_eq!(lease.end(), at(8));
+    assert_eq!(lease.end_time(), at(8));
     for number in 1..=3 {
         lease.note_sent(number, at(number));
     }
-    assert_eq!(lease.end(), at(8), "saying it is not enough");
+    assert_eq!(lease.end_time(), at(8), "saying it is not enough");
     // The lease counts from the time of the answered message, not from the arrival of the answer.
     lease.confirm_message(2);
-    assert_eq!(lease.end(), at(10));
+    assert_eq!(lease.end_time(), at(10));
     // An answer to an unsent message, or a repeated answer, does not count.
     for number in [77, 1, 2] {
         lease.confirm_message(number);
-        assert_eq!(lease.end(), at(10), "{number}");
+        assert_eq!(lease.end_time(), at(10), "{number}");
     }
     lease.note_sent(78, at(20));
     lease.confirm_message(78);
-    assert_eq!(lease.end(), at(28));
+    assert_eq!(lease.end_time(), at(28));
     // Without answers the relay ends by itself, and not before.
     let (pod, _hub) = line();
     let (_, write) = tokio::io::split(pod);
     let short = Lease::new(Duration::from_millis(40));
-    short.keep(&PodWriter::new(write)).await;
+    short.send_alive(&PodWriter::new(write)).await;
     assert!(short.began.elapsed() >= short.length);
 }
 
@@ -79,19 +79,19 @@ async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
             let hello = read_hello(&mut hub).await.unwrap();
             assert_eq!(hello.token, "proof");
             assert!(hello.folder.ends_with("lane"));
-            say(&mut hub, &begin).await;
+            send_message(&mut hub, &begin).await;
             loop {
                 match read_part::<FromPod>(&mut hub).await.unwrap() {
                     // Nothing begins before this is answered.
                     Some(Part::Own(FromPod::Alive(FIRST))) => {
                         assert!(!working.load(Ordering::Acquire));
-                        say(&mut hub, &ToPod::Heard(FIRST)).await;
+                        send_message(&mut hub, &ToPod::Received(FIRST)).await;
                     }
                     Some(Part::Own(FromPod::Ended(ended))) => return Some(ended),
                     // The lane runs, and the hub goes away.
                     Some(Part::Own(FromPod::Alive(_))) if is_endless => return None,
                     Some(_) => {}
-                    None => panic!("it said nothing of how it ended"),
+                    None => panic!("the Pod reported no end"),
                 }
             }
         };

@@ -31,7 +31,7 @@ struct NamedSeries {
 
 impl Durations {
     /// Counts an attempt of an object with its owner. A deleted object has no owner.
-    pub(super) fn take(&mut self, key: &Key, owner: Option<String>, took: Duration) {
+    pub(super) fn record_attempt(&mut self, key: &Key, owner: Option<String>, took: Duration) {
         if let Some(named) = self.named.get_mut(key) {
             named.histogram.observe(took);
             return;
@@ -112,13 +112,13 @@ mod tests {
         let mut durations = Durations::default();
         let took = Duration::from_millis(20);
         for number in 0..100_000 {
-            durations.take(
+            durations.record_attempt(
                 &key("many", &format!("n{number}")),
                 Some("tenant/many".to_owned()),
                 took,
             );
         }
-        durations.take(&key("few", "only"), Some("tenant/few".to_owned()), took);
+        durations.record_attempt(&key("few", "only"), Some("tenant/few".to_owned()), took);
         let mut out = String::new();
         durations.write(&mut out);
         assert_eq!(count(&out, "_count{kind=\"Kustomization\",name=\"n"), MOST_OF_ONE);
@@ -135,12 +135,12 @@ mod tests {
     fn what_is_gone_makes_room_and_has_no_series() {
         let mut durations = Durations::default();
         let (first, took) = (key("team", "first"), Duration::from_secs(1));
-        durations.take(&first, Some("tenant/team".to_owned()), took);
+        durations.record_attempt(&first, Some("tenant/team".to_owned()), took);
         durations.forget(&first);
         durations.forget(&first);
         assert!(durations.named.is_empty() && durations.owners.is_empty());
         // Its last attempt ends after the deletion: the attempt is counted, and the name does not return.
-        durations.take(&first, None, took);
+        durations.record_attempt(&first, None, took);
         let mut out = String::new();
         durations.write(&mut out);
         assert!(

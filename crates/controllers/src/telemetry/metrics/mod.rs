@@ -93,7 +93,7 @@ impl Metrics {
 
     /// Counts an object as waiting for capacity in its lane, until the returned value is dropped or begins.
     pub(crate) fn wait(&self, key: &Key) -> Waiting {
-        lock(&self.0.work).of(key.kind.name).waiting += 1;
+        lock(&self.0.work).kind_metrics(key.kind.name).waiting += 1;
         Waiting {
             metrics: self.clone(),
             kind: key.kind.name,
@@ -107,12 +107,14 @@ impl Metrics {
             outbox.take_attempt(key, took, outcome);
             return;
         }
-        lock(&self.0.work).of(key.kind.name).take_attempt(took, outcome);
+        lock(&self.0.work)
+            .kind_metrics(key.kind.name)
+            .take_attempt(took, outcome);
         let view = self.view();
         let mut durations = lock(&self.0.durations);
         // Asked under the lock of `forget`, so that a deleted object gets no series any more.
         let owner = view.filter(|_| exists()).map(|view| view.find_owner(&key.namespace));
-        durations.take(key, owner, took);
+        durations.record_attempt(key, owner, took);
     }
 
     /// Removes the series of a deleted object.
@@ -145,7 +147,8 @@ impl Metrics {
         let mut work = lock(&self.0.work);
         for turn in &report.turns {
             if let Some(kind) = kinds.iter().find(|kind| **kind == turn.kind) {
-                work.of(kind).take_turn(turn.wait_duration(), turn.work_duration());
+                work.kind_metrics(kind)
+                    .take_turn(turn.wait_duration(), turn.work_duration());
             }
         }
         work.lost = work.lost.saturating_add(report.lost);
@@ -175,9 +178,9 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Counts the object as running, until the returned value is dropped.
-    pub(crate) fn begin(self) -> Working {
+    pub(crate) fn start_work(self) -> Working {
         let (waited, now) = (self.since.elapsed(), Instant::now());
-        let number = lock(&self.metrics.0.work).begin(self.kind, now);
+        let number = lock(&self.metrics.0.work).add_running(self.kind, now);
         Working {
             metrics: self.metrics.clone(),
             kind: self.kind,
@@ -190,7 +193,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        lock(&self.metrics.0.work).of(self.kind).waiting -= 1;
+        lock(&self.metrics.0.work).kind_metrics(self.kind).waiting -= 1;
     }
 }
 
@@ -208,11 +211,11 @@ impl Drop for Working {
     fn drop(&mut self) {
         let worked = self.since.elapsed();
         let mut work = lock(&self.metrics.0.work);
-        work.end(self.number);
+        work.remove_running(self.number);
         if let Some(outbox) = lock(&self.metrics.0.outbox).as_mut() {
             outbox.take_turn(self.kind, self.waited, worked);
         } else {
-            work.of(self.kind).take_turn(self.waited, worked);
+            work.kind_metrics(self.kind).take_turn(self.waited, worked);
         }
     }
 }
@@ -231,7 +234,7 @@ mod tests {
         lane.keep_for_hub();
         let key = |namespace: &str| Key::new(Kustomization::KIND, namespace, "apps");
         for namespace in ["own", "foreign"] {
-            drop(lane.wait(&key(namespace)).begin());
+            drop(lane.wait(&key(namespace)).start_work());
             lane.take_attempt(&key(namespace), Duration::from_millis(5), Outcome::Success, || true);
         }
         let mut report = lane.take_report().unwrap();

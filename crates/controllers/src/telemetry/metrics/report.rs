@@ -172,7 +172,7 @@ mod tests {
     use crate::reconcile_loop::reconciled::Reconciled as _;
 
     #[test]
-    fn a_report_is_bounded_and_told_once() {
+    fn a_report_is_bounded_and_sent_once() {
         let mut outbox = Outbox::default();
         assert!(outbox.take_report(Gauges::new(), Vec::new()).is_none());
         let key = Key::new(Kustomization::KIND, "team", "apps");

@@ -33,7 +33,7 @@ impl Outcome {
     }
 
     /// Returns the outcome of an attempt that has ended; `None` for a running one. `is_failing` says whether the object is not Ready afterwards.
-    pub(crate) fn of<E>(next: &Result<Option<Next>, E>, is_failing: impl FnOnce() -> bool) -> Option<Self> {
+    pub(crate) fn from_next<E>(next: &Result<Option<Next>, E>, is_failing: impl FnOnce() -> bool) -> Option<Self> {
         match next {
             Ok(Some(Next::Wait(_) | Next::Again | Next::Restart)) => None,
             Err(_) => Some(Self::Error),
@@ -92,17 +92,17 @@ pub(super) struct WorkTable {
 }
 
 impl WorkTable {
-    pub(super) fn of(&mut self, kind: &'static str) -> &mut KindMetrics {
+    pub(super) fn kind_metrics(&mut self, kind: &'static str) -> &mut KindMetrics {
         self.kinds.entry(kind).or_insert_with(KindMetrics::new)
     }
 
-    pub(super) fn begin(&mut self, kind: &'static str, now: Instant) -> u64 {
+    pub(super) fn add_running(&mut self, kind: &'static str, now: Instant) -> u64 {
         self.next = self.next.wrapping_add(1);
         self.running.insert(self.next, (kind, now));
         self.next
     }
 
-    pub(super) fn end(&mut self, number: u64) {
+    pub(super) fn remove_running(&mut self, number: u64) {
         self.running.remove(&number);
     }
 
@@ -139,7 +139,7 @@ mod tests {
             (Ok(Some(Next::Wait(now))), true, None),
             (Err(()), false, Some(Outcome::Error)),
         ] {
-            assert_eq!(Outcome::of(&next, || failing), outcome, "{next:?} {failing}");
+            assert_eq!(Outcome::from_next(&next, || failing), outcome, "{next:?} {failing}");
         }
     }
 }

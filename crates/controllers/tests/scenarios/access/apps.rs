@@ -66,7 +66,7 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
     bed.source("acc-n").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    let request = bed.delivered().await;
+    let request = bed.wait_for_delivery().await;
     assert_eq!(request["status"]["credential"], "installation-token");
     let first = bed.secret("acc-n").await.unwrap();
     canary.listen_for("acc-n", &decode(&first, "password"));
@@ -82,11 +82,11 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
         .await;
     assert!(bed.clones(&first).await);
     // Each token is for the one project, and only for reading.
-    let heard = bed.forge.requests();
-    let orders: Vec<&str> = heard
+    let requests = bed.forge.requests();
+    let orders: Vec<&str> = requests
         .iter()
-        .filter(|heard| heard.target.ends_with("/access_tokens") && heard.body.contains("repository_ids"))
-        .map(|heard| heard.body.as_str())
+        .filter(|request| request.target.ends_with("/access_tokens") && request.body.contains("repository_ids"))
+        .map(|request| request.body.as_str())
         .collect();
     let [order] = orders[..] else { panic!("{orders:?}") };
     let order: Value = serde_json::from_str(order).unwrap();
@@ -125,7 +125,7 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
     // A token without a number can't be revoked: the Secret is deleted, and a message says that the token expires by itself.
     bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
     bed.stage
-        .until(SECRET, ("acc-n", "gitlab-flux-token"), |secret| secret.is_none())
+        .wait_for(SECRET, ("acc-n", "gitlab-flux-token"), |secret| secret.is_none())
         .await;
     bed.request("is revoked", |request| {
         request["status"]["state"] == "Revoked" && request["status"]["credentials"].as_array().is_none_or(Vec::is_empty)
@@ -134,5 +134,5 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
     bed.stage
         .wait_for_event(PLATFORM, |event| event["reason"] == "CredentialForgotten")
         .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

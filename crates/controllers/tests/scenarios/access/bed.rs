@@ -264,7 +264,7 @@ impl Bed {
             .await
     }
 
-    pub(super) async fn delivered(&self) -> Value {
+    pub(super) async fn wait_for_delivery(&self) -> Value {
         self.request("is delivered and in use", |request| {
             let is_true =
                 |type_: &str| condition(request, type_).is_some_and(|condition| condition["status"] == "True");
@@ -302,7 +302,7 @@ impl Bed {
         self.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
         self.until_none_lives().await;
         let is_gone = |secret: Option<&Value>| secret.is_none();
-        self.stage.until(SECRET, (namespace, name), is_gone).await;
+        self.stage.wait_for(SECRET, (namespace, name), is_gone).await;
     }
 
     pub(super) async fn secret(&self, namespace: &str) -> Option<Value> {

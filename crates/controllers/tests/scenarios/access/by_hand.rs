@@ -50,9 +50,9 @@ async fn a_secret_that_somebody_writes_is_asked_for_approved_and_watched() {
     assert!(bed.secret("acc-o").await.is_some());
     bed.admin().delete(PROVIDER_KIND, (PLATFORM, "work")).await.unwrap();
     bed.stage
-        .until(PROVIDER_KIND, (PLATFORM, "work"), |object| object.is_none())
+        .wait_for(PROVIDER_KIND, (PLATFORM, "work"), |object| object.is_none())
         .await;
     assert!(bed.admin().list(REQUEST, PLATFORM).await.unwrap().is_empty());
     assert!(bed.secret("acc-o").await.is_some());
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

@@ -22,7 +22,7 @@ impl Bed {
         self.source("acc-k").await;
         let request = self.pending().await;
         self.answer(&request, "Approved").await;
-        let request = self.delivered().await;
+        let request = self.wait_for_delivery().await;
         self.stage
             .ready(GIT_REPOSITORY, ("acc-k", "app"), "True", "Succeeded")
             .await;
@@ -73,6 +73,6 @@ async fn two_clusters_with_one_agents_name_have_each_their_own_and_end_no_others
     let left = left.await.unwrap();
     assert_eq!(left, [ledger(&second)["current"]["name"].as_str().unwrap()]);
     assert!(other.secret("acc-k").await.is_some() && one.secret("acc-k").await.is_none());
-    one.stage.end().await;
-    other.stage.end().await;
+    one.stage.shut_down().await;
+    other.stage.shut_down().await;
 }

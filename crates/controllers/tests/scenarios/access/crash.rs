@@ -26,7 +26,7 @@ const MOST_WAITS: usize = 10;
 const AGED: i64 = 1_800;
 
 /// Creates a bed with a credential that is delivered and in use.
-async fn begin(namespace: &'static str) -> Bed {
+async fn set_up_bed(namespace: &'static str) -> Bed {
     let entries = format!("namespaces: [{namespace}]");
     let setup = Setup {
         namespaces: &[namespace],
@@ -38,7 +38,7 @@ async fn begin(namespace: &'static str) -> Bed {
     bed.source(namespace).await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     bed
 }
 
@@ -88,7 +88,7 @@ impl Bed {
             let ledger = ledger(&request);
             let live: Vec<u64> = self.live().iter().map(|live| live.id).collect();
             let is_open = order.is_open(&serde_json::from_value(request.clone()).unwrap());
-            let is_verified = condition(&request, "Verified").is_some_and(|said| said["status"] == "True");
+            let is_verified = condition(&request, "Verified").is_some_and(|verified| verified["status"] == "True");
             let is_alone = live.len() == 1 && ledger["current"]["id"] == live[0];
             if !is_open && is_verified && ledger["next"].is_null() && is_alone {
                 return Ok(true);
@@ -128,7 +128,7 @@ impl Bed {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_controller_that_dies_at_any_write_leaves_no_token_that_nobody_knows() {
-    let mut bed = begin("acc-v").await;
+    let mut bed = set_up_bed("acc-v").await;
     for after_effect in [false, true] {
         // In CI every third write, with other writes in the second pass.
         let step = choose_length(3, 1);
@@ -156,12 +156,12 @@ async fn a_controller_that_dies_at_any_write_leaves_no_token_that_nobody_knows()
         assert!(at > LEAST_WRITES, "it had only {at} writes");
     }
     bed.revoke("acc-v", "gitlab-flux-token").await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_whose_connection_breaks_at_any_request_has_no_token_that_nobody_knows() {
-    let mut bed = begin("acc-w").await;
+    let mut bed = set_up_bed("acc-w").await;
     for (what, broken) in [("before", Misbehaviour::Cut), ("after", Misbehaviour::EffectThenCut)] {
         let mut after = 0;
         loop {
@@ -179,11 +179,11 @@ async fn a_host_whose_connection_breaks_at_any_request_has_no_token_that_nobody_
             bed.check_the_end(&order, &when).await;
             bed.check_recorded(&when).await;
             bed.forge.behave();
-            let heard = bed.forge.requests();
-            let asked = heard
+            let requests = bed.forge.requests();
+            let asked = requests
                 .iter()
                 .skip(before)
-                .filter(|heard| heard.target.contains("/projects/"));
+                .filter(|request| request.target.contains("/projects/"));
             if asked.count() <= after {
                 break;
             }
@@ -192,5 +192,5 @@ async fn a_host_whose_connection_breaks_at_any_request_has_no_token_that_nobody_
         assert!(after >= LEAST_ASKED, "it asked only {after} times");
     }
     bed.revoke("acc-w", "gitlab-flux-token").await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

@@ -19,24 +19,27 @@ async fn a_groups_credential_is_tried_in_one_of_its_projects_and_goes_where_it_i
     let request = bed.pending().await;
     assert_eq!(request["spec"]["target"]["scope"], "group");
     bed.answer(&request, "Approved").await;
-    let request = bed.delivered().await;
+    let request = bed.wait_for_delivery().await;
     bed.stage
         .ready(GIT_REPOSITORY, ("acc-g", "app"), "True", "Succeeded")
         .await;
     // Once before it is delivered, and once after.
-    let heard = bed.forge.requests();
-    let looked = heard.iter().filter(|heard| heard.target.contains("/projects?"));
-    let looked = looked.count();
-    assert!(looked >= 2, "it was looked {looked} times for a project to try it in");
+    let requests = bed.forge.requests();
+    let searches = requests.iter().filter(|request| request.target.contains("/projects?"));
+    let searches = searches.count();
+    assert!(searches >= 2, "a project for the trial was searched {searches} times");
     let credentials = request["status"]["credentials"].as_array().unwrap();
     assert_eq!((credentials.len(), bed.live().len()), (1, 1), "{credentials:#?}");
     // A namespace that is not intended for it gets none, and the reason is reported.
     assert!(bed.secret("acc-h").await.is_none());
     let provider = bed.stage.get(PROVIDER_KIND, (PLATFORM, "work")).await.unwrap();
-    let said = provider["status"]["conditions"].to_string();
-    assert!(said.contains("acc-h") && said.contains("groupNamespaces"), "{said}");
+    let conditions = provider["status"]["conditions"].to_string();
+    assert!(
+        conditions.contains("acc-h") && conditions.contains("groupNamespaces"),
+        "{conditions}"
+    );
     assert!(condition(&request, "Verified").is_some_and(|verified| verified["status"] == "True"));
     assert!(ledger(&request)["current"]["verifiedAt"].is_string());
     bed.revoke("acc-g", "gitlab-flux-token").await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

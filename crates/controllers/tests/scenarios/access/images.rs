@@ -59,7 +59,10 @@ impl Bed {
     /// Waits until an account names these Secrets, and returns it.
     async fn names(&self, namespace: &str, name: &str, wanted: &[&str]) -> Value {
         let is_as_wanted = |account: Option<&Value>| account.is_some_and(|account| names(account) == wanted);
-        let found = self.stage.until(SERVICE_ACCOUNT, (namespace, name), is_as_wanted).await;
+        let found = self
+            .stage
+            .wait_for(SERVICE_ACCOUNT, (namespace, name), is_as_wanted)
+            .await;
         found.unwrap()
     }
 }
@@ -93,7 +96,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
         "{message}"
     );
     bed.stage
-        .until(SECRET, ("acc-p", NAME), |secret| secret.is_some())
+        .wait_for(SECRET, ("acc-p", NAME), |secret| secret.is_some())
         .await;
     bed.let_name("acc-p").await;
     bed.look_again(&request).await;
@@ -125,7 +128,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
         .unwrap();
     bed.look_again(&request).await;
     bed.names("acc-p", "later", &["of-somebody", NAME]).await;
-    let request = bed.delivered().await;
+    let request = bed.wait_for_delivery().await;
     assert_eq!(ledger(&request)["imagePullSecrets"], true);
     // After a manual removal, and after a re-creation of the account, the Secret is added again.
     let taken = json!({ "imagePullSecrets": null });
@@ -161,7 +164,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
         request["status"]["state"] == "Revoked" && request["status"]["credentials"].as_array().is_none_or(Vec::is_empty)
     })
     .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -194,10 +197,10 @@ async fn a_list_of_pull_secrets_that_somebody_applies_is_left_to_him() {
             .unwrap();
     }
     bed.look_again(&request).await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     bed.revoke("acc-r", NAME).await;
     for name in ["runner", "later"] {
         bed.names("acc-r", name, &["of-somebody", NAME]).await;
     }
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

@@ -75,7 +75,7 @@ async fn tell_story(kind: Kind, namespace: &str) {
     bed.admin().apply(source).await.unwrap();
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    let request = bed.delivered().await;
+    let request = bed.wait_for_delivery().await;
     assert_eq!(request["status"]["credential"], "deploy-key");
     let secret = bed.stage.get(SECRET, (namespace, "key")).await.unwrap();
     canary.listen_for(namespace, &decode(&secret, "identity"));
@@ -114,7 +114,7 @@ async fn tell_story(kind: Kind, namespace: &str) {
 
     bed.revoke(namespace, "key").await;
     assert_eq!(bed.opens(&second).await, [false, false]);
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -162,5 +162,5 @@ async fn a_surface_over_ssh_has_the_key_of_its_approved_project() {
 
     // The key is revoked, because other tests search for private keys.
     bed.revoke("tenant-m", "gitlab-flux-token").await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

@@ -47,16 +47,17 @@ impl Bed {
     }
 
     /// Waits for this many requests whose condition has this reason, and returns them.
-    async fn until_said(&self, reason: &str, count: usize) -> Vec<Value> {
-        let said = |request: &Value| condition(request, "Announced").is_some_and(|said| said["reason"] == reason);
+    async fn until_announced_with(&self, reason: &str, count: usize) -> Vec<Value> {
+        let is_announced =
+            |request: &Value| condition(request, "Announced").is_some_and(|announced| announced["reason"] == reason);
         let looked = eventually(SOON, || async {
             let all = self.list_requests().await?;
-            let found: Vec<Value> = all.iter().filter(|request| said(request)).cloned().collect();
+            let found: Vec<Value> = all.iter().filter(|request| is_announced(request)).cloned().collect();
             if found.len() == count {
                 Ok(found)
             } else {
-                let told: Vec<_> = all.iter().map(|request| &request["status"]["conditions"]).collect();
-                Err(format!("{told:#?}"))
+                let conditions: Vec<_> = all.iter().map(|request| &request["status"]["conditions"]).collect();
+                Err(format!("{conditions:#?}"))
             }
         });
         looked.await.unwrap()
@@ -72,38 +73,38 @@ async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
         panic!()
     };
     assert!(issue.is_confidential && issue.project == bed.project && issue.title.contains(name));
-    for said in [
+    for text in [
         "`acc-t`",
         "`flux`",
         "`agent:work/prod`",
         "`read_repository`",
         request["spec"]["specHash"].as_str().unwrap(),
     ] {
-        assert!(issue.description.contains(said), "{said}: {}", issue.description);
+        assert!(issue.description.contains(text), "{text}: {}", issue.description);
     }
     assert!(issue.description.contains(&format!("tenure access approve {name}\n")));
     assert!(!issue.description.contains(&bed.authoriser));
-    let told = bed
+    let announced = bed
         .request("is announced", |request| {
-            condition(request, "Announced").is_some_and(|said| said["status"] == "True")
+            condition(request, "Announced").is_some_and(|announced| announced["status"] == "True")
         })
         .await;
-    let message = condition(&told, "Announced").unwrap()["message"].to_string();
+    let message = condition(&announced, "Announced").unwrap()["message"].to_string();
     assert!(message.contains(&format!("/-/issues/{}", issue.number)), "{message}");
 
     // Restarted controllers open no second issue, and close none.
     bed.stage.restart().await;
-    bed.look_again(&told).await;
-    bed.answer(&told, "Approved").await;
-    bed.delivered().await;
+    bed.look_again(&announced).await;
+    bed.answer(&announced, "Approved").await;
+    bed.wait_for_delivery().await;
     bed.until_open(0).await;
     assert_eq!(bed.forge.issues().len(), 1);
-    let told = bed
+    let closed = bed
         .request("is shown no more", |request| {
             request["status"]["notice"].is_null() && condition(request, "Announced").is_none()
         })
         .await;
-    let history = told["status"]["history"].to_string();
+    let history = closed["status"]["history"].to_string();
     assert!(
         history.contains("\"Announced\"") && history.contains("\"Unannounced\""),
         "{history}"
@@ -113,7 +114,7 @@ async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
     bed.request("is revoked", |request| request["status"]["state"] == "Revoked")
         .await;
     assert_eq!(bed.forge.issues().len(), 1);
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 /// A tenant can open only as many issues as its limit, blocks no other request, and its issues go with their requests. An owner can disable them.
@@ -154,12 +155,12 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
         .unwrap();
     let many = ask("many", json!(projects));
     eventually(SOON, || tina.create(many.clone())).await.unwrap();
-    let open = bed.until_said("Opened", 1 + MOST).await;
-    let waits = bed.until_said("TooMany", 2).await;
+    let open = bed.until_announced_with("Opened", 1 + MOST).await;
+    let waits = bed.until_announced_with("TooMany", 2).await;
     assert_eq!(bed.until_open(1 + MOST).await.len(), open.len());
     for request in &waits {
-        let said = condition(request, "Announced").unwrap()["message"].to_string();
-        assert!(said.contains("tenant acc-tenant"), "{said}");
+        let message = condition(request, "Announced").unwrap()["message"].to_string();
+        assert!(message.contains("tenant acc-tenant"), "{message}");
     }
     // The other request is not blocked: it is answered meanwhile.
     bed.answer(&agents, "Denied").await;
@@ -183,5 +184,5 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
     assert!(condition(&request, "Announced").is_none() && request["status"]["notice"].is_null());
     assert_eq!(bed.forge.issues().len(), 1 + MOST);
     bed.admin().delete(ACCESS, ("acc-tenant", "quiet")).await.unwrap();
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

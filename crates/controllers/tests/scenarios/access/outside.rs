@@ -22,7 +22,7 @@ impl Bed {
     /// Returns the Secret, after it fulfils the condition.
     async fn secret_once(&self, namespace: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let is_so = |secret: Option<&Value>| secret.is_some_and(&holds);
-        self.stage.until(SECRET, (namespace, NAME), is_so).await.unwrap()
+        self.stage.wait_for(SECRET, (namespace, NAME), is_so).await.unwrap()
     }
 
     /// Asks a source to fetch.
@@ -46,7 +46,7 @@ async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
     let bed = Bed::new(&["acc-o1"], "namespaces: [acc-o1], service_accounts: [flux]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let first = bed.secret("acc-o1").await.unwrap();
     let password = |secret: &Value| decode(secret, "password");
     let is_new = |secret: &Value, before: &Value| password(secret) != password(before) && is_marked(secret);
@@ -76,7 +76,7 @@ async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
     bed.age().await;
     bed.admin().delete(SECRET, ("acc-o1", NAME)).await.unwrap();
     bed.secret_once("acc-o1", |secret| is_new(secret, &second)).await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
 
     // A Secret of another author is not touched, whatever its name is.
     bed.revoke("acc-o1", NAME).await;
@@ -95,7 +95,7 @@ async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
         .to_string();
     assert!(refused.contains("before and after the write"), "{refused}");
     bed.admin().delete(SECRET, ("acc-o1", NAME)).await.unwrap();
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -104,7 +104,7 @@ async fn a_token_that_somebody_revokes_at_the_host_is_replaced_once_a_source_is_
     bed.source("acc-o2").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     // A list of the host from before its creation would report it as gone.
     bed.stage.restart().await;
     bed.age().await;
@@ -127,7 +127,7 @@ async fn a_token_that_somebody_revokes_at_the_host_is_replaced_once_a_source_is_
         panic!("{:?}", bed.live())
     };
     assert_ne!(second.id, first);
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 /// A mistake of a tenant in a source does not keep a leaked credential alive.
@@ -137,7 +137,7 @@ async fn a_leaked_credential_goes_although_a_source_names_no_branch_that_is_ther
     bed.source("acc-o3").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let mistyped = json!({ "spec": { "ref": { "branch": "mian" } } });
     bed.admin()
         .patch(GIT_REPOSITORY, ("acc-o3", "app"), mistyped)
@@ -155,7 +155,7 @@ async fn a_leaked_credential_goes_although_a_source_names_no_branch_that_is_ther
         }
     });
     gone.await.unwrap();
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 /// A host with certificates of its own authority is reached with the delivered Secret.
@@ -175,7 +175,7 @@ async fn the_authority_of_the_host_travels_with_the_credential() {
     let first = authority(&mut bed).await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let secret = bed.secret("acc-o4").await.unwrap();
     assert_eq!(decode(&secret, "ca.crt"), first);
     // The host has other certificates now. The same credential continues with these.
@@ -183,7 +183,7 @@ async fn the_authority_of_the_host_travels_with_the_credential() {
     let has_it = |secret: &Value| secret["data"]["ca.crt"].is_string() && decode(secret, "ca.crt") == second;
     let changed = bed.secret_once("acc-o4", has_it).await;
     assert_eq!(decode(&changed, "password"), decode(&secret, "password"));
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 /// If a host denies its lists to the authoriser, the living credentials are unknown, and the provider reports that.
@@ -192,7 +192,7 @@ async fn a_provider_says_which_lists_its_host_refuses() {
     let mut bed = Bed::new(&["acc-o5"], "namespaces: [acc-o5]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let fault = Fault::always("/deploy_tokens", Misbehaviour::server_error());
     bed.forge.misbehave(fault);
     // The host is listed when the controllers begin, and once an hour.
@@ -203,14 +203,14 @@ async fn a_provider_says_which_lists_its_host_refuses() {
     };
     let place = (PLATFORM, "work");
     bed.stage
-        .until(PROVIDER_KIND, place, |provider| is_so(provider, "False", PROJECT))
+        .wait_for(PROVIDER_KIND, place, |provider| is_so(provider, "False", PROJECT))
         .await;
     bed.forge.behave();
     bed.stage.restart().await;
     bed.stage
-        .until(PROVIDER_KIND, place, |provider| is_so(provider, "True", ""))
+        .wait_for(PROVIDER_KIND, place, |provider| is_so(provider, "True", ""))
         .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 /// A Secret holds about 2,000 values that no source was seen to use. The next ones go into another Secret, once an administrator has named it.
@@ -241,7 +241,7 @@ async fn values_that_find_no_room_are_staged_in_another_secret() {
     let empty = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": second, "namespace": PLATFORM } });
     bed.admin().apply(empty).await.unwrap();
     bed.age().await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     // The value is removed there once it is in use. Values of others in the first Secret stay.
     let emptied = bed.stage.get(SECRET, (PLATFORM, &second)).await.unwrap();
     assert!(
@@ -254,5 +254,5 @@ async fn values_that_find_no_room_are_staged_in_another_secret() {
     for name in [STAGING, &second] {
         bed.admin().delete(SECRET, (PLATFORM, name)).await.unwrap();
     }
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

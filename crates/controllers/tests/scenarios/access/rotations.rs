@@ -81,7 +81,7 @@ async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replace
     bed.source(NAMESPACE).await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
-    bed.delivered().await;
+    bed.wait_for_delivery().await;
     let end = Arc::new(AtomicBool::new(false));
     let url = bed.forge.git().http_url(PROJECT);
     let cloning = tokio::spawn(clone_on(bed.admin().clone(), (url, NAMESPACE), Arc::clone(&end)));
@@ -91,7 +91,7 @@ async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replace
         let order = bed.order(false).await;
         let is_done = |request: &Value| {
             let is_open = order.is_open(&serde_json::from_value(request.clone()).unwrap());
-            let is_verified = condition(request, "Verified").is_some_and(|said| said["status"] == "True");
+            let is_verified = condition(request, "Verified").is_some_and(|verified| verified["status"] == "True");
             !is_open && is_verified && ledger(request)["next"].is_null()
         };
         bed.request("was replaced", is_done).await;
@@ -107,5 +107,5 @@ async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replace
     assert!(clones >= rotations, "only {clones} clones in {rotations} replacements");
     println!("{clones} clones in {rotations} replacements, none of which failed");
     bed.revoke(NAMESPACE, "gitlab-flux-token").await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

@@ -63,7 +63,7 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     bed.source("acc-w").await;
     let first = bed.pending().await;
     bed.answer(&first, "Approved").await;
-    let first = bed.delivered().await;
+    let first = bed.wait_for_delivery().await;
     let first = name_of(&first).to_owned();
     let secret = bed.secret("acc-w").await.unwrap();
     let before = (secret["metadata"]["uid"].clone(), decode(&secret, "password"));
@@ -129,10 +129,10 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     bed.until_none_lives().await;
     for namespace in ["acc-w", "acc-v"] {
         bed.stage
-            .until(SECRET, (namespace, NAME), |secret| secret.is_none())
+            .wait_for(SECRET, (namespace, NAME), |secret| secret.is_none())
             .await;
     }
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,7 +140,7 @@ async fn a_host_that_is_away_when_more_is_approved_takes_nothing_from_what_was()
     let bed = Bed::new(&["acc-u", "acc-t"], "namespaces: [acc-u]").await;
     let first = bed.pending().await;
     bed.answer(&first, "Approved").await;
-    let first = bed.delivered().await;
+    let first = bed.wait_for_delivery().await;
     let before = bed.secret("acc-u").await.unwrap();
     bed.ask("read_repository", "namespaces: [acc-u, acc-t]").await;
     let all = bed.requests("asks for more", |all| all.len() == 2).await;
@@ -166,7 +166,7 @@ async fn a_host_that_is_away_when_more_is_approved_takes_nothing_from_what_was()
     // Deleting the first grant removes what it gave, although another grant was given since.
     bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
     bed.stage
-        .until(SECRET, ("acc-u", NAME), |secret| secret.is_none())
+        .wait_for(SECRET, ("acc-u", NAME), |secret| secret.is_none())
         .await;
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }

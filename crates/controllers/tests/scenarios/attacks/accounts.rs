@@ -69,7 +69,7 @@ async fn set_stage() -> Stage {
     admin.apply(tenant).await.unwrap();
     // The controller's intended work still succeeds.
     stage
-        .until(TENANT, ("", HOME), |tenant| {
+        .wait_for(TENANT, ("", HOME), |tenant| {
             tenant.is_some_and(|tenant| {
                 let conditions = tenant["status"]["conditions"].as_array();
                 conditions
@@ -90,7 +90,7 @@ async fn end_stage(stage: Stage) {
             .await
             .unwrap();
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -21,9 +21,9 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
         .apply(secret(alpha, "of-alpha", json!({ "token": "of-alpha" })))
         .await
         .unwrap();
-    let told = |name: &str| json!({ "type": "generic", "address": format!("{}/{name}", server.url()) });
+    let make_spec = |name: &str| json!({ "type": "generic", "address": format!("{}/{name}", server.url()) });
     let mallory = &scene.mallory;
-    mallory.apply(provider(evil, "hook", told("evil"))).await.unwrap();
+    mallory.apply(provider(evil, "hook", make_spec("evil"))).await.unwrap();
 
     let source = |source: Value| json!({ "providerRef": { "name": "hook" }, "eventSources": [source] });
     let own = || source(json!({ "kind": "GitRepository", "name": "*" }));
@@ -78,7 +78,7 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
     // Both tenants have events. Mallory gets her own, and none of alpha's.
     for tenant in [evil, alpha] {
         admin
-            .apply(provider(tenant, "canary", told(&format!("canary-{tenant}"))))
+            .apply(provider(tenant, "canary", make_spec(&format!("canary-{tenant}"))))
             .await
             .unwrap();
         admin.apply(alert(tenant, "canary", &json!({}))).await.unwrap();
@@ -149,7 +149,7 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
             json!({ "type": "gitea", "address": format!("{}/a/b", inside.url()), "secretRef": { "name": "token" } }),
             "",
         ),
-        ("redirect", told("redirect"), "a redirect is not followed"),
+        ("redirect", make_spec("redirect"), "a redirect is not followed"),
         (
             "secret",
             json!({ "type": "slack", "address": server.url(), "secretRef": { "name": "of-alpha" } }),
@@ -161,10 +161,10 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
             "the value of x holds what no header can",
         ),
     ];
-    let heard = json!({ "eventSources": [{ "kind": "GitRepository", "name": "other" }] });
+    let alert_spec = json!({ "eventSources": [{ "kind": "GitRepository", "name": "other" }] });
     for (name, spec, _) in &tries {
         mallory.apply(provider(evil, name, spec.clone())).await.unwrap();
-        mallory.apply(alert(evil, name, &heard)).await.unwrap();
+        mallory.apply(alert(evil, name, &alert_spec)).await.unwrap();
     }
     for (name, _, expected) in &tries {
         // Both conditions report a denied address, or a Secret that can't be read, before the first event. Of Mallory's there is no Secret `token`.
@@ -190,14 +190,14 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
             // A source that can't be fetched has no commit to report.
             continue;
         }
-        let said = complains(stage, (evil, name), &scene.fill(expected)).await;
-        assert!(!said.join("\n").contains("sesame"), "{said:?}");
+        let complaints = complains(stage, (evil, name), &scene.fill(expected)).await;
+        assert!(!complaints.join("\n").contains("sesame"), "{complaints:?}");
     }
     assert_eq!(inside.list_all().len(), 0, "{:?}", inside.list_all());
-    let said = list_complaints(stage, evil, "git-host").await;
+    let complaints = list_complaints(stage, evil, "git-host").await;
     let is_of_secret = |line: &String| line.starts_with("ProviderNotReady") && line.contains("/token can't be read");
-    assert!(said.iter().all(is_of_secret), "{said:?}");
-    scene.end().await;
+    assert!(complaints.iter().all(is_of_secret), "{complaints:?}");
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -248,20 +248,20 @@ async fn many_alerts_and_silent_receivers_keep_no_neighbour_waiting() {
         .apply(scene.kustomization("app", &json!({})))
         .await
         .unwrap();
-    stage.until(CONFIG_MAP, (evil, "a"), |found| found.is_some()).await;
+    stage.wait_for(CONFIG_MAP, (evil, "a"), |found| found.is_some()).await;
     server.wait_for("/silent", |_| true).await.unwrap();
     commit(&files, &[("a.yaml", &config_map("b", "1"))]).await;
-    stage.until(CONFIG_MAP, (evil, "b"), |found| found.is_some()).await;
+    stage.wait_for(CONFIG_MAP, (evil, "b"), |found| found.is_some()).await;
 
     // The neighbour's alert is sent while the silent receivers still block: each call waits for a minute.
     admin.apply(source(alpha, "app")).await.unwrap();
-    let told = server.wait_for("/alpha", |_| true).await.unwrap();
-    assert_eq!(told.json()["involvedObject"]["namespace"], json!(alpha));
+    let notice = server.wait_for("/alpha", |_| true).await.unwrap();
+    assert_eq!(notice.json()["involvedObject"]["namespace"], json!(alpha));
     // No more concurrent calls than a tenant's limit. A call that has ended may be counted for a moment longer.
     let count = || {
         let waiting = server.count_waiting("/silent");
         std::future::ready(if waiting <= 8 { Ok(()) } else { Err(waiting) })
     };
     assert_eq!(eventually(SOON, count).await, Ok(()));
-    scene.end().await;
+    scene.shut_down().await;
 }

@@ -8,7 +8,7 @@ use super::{Attack, Scene, attack};
 use crate::stage::{ARTIFACT_GENERATOR, CONFIG_MAP, EXTERNAL_ARTIFACT, KUSTOMIZATION, config_map};
 
 /// Returns a generator of one artifact of its own name.
-fn of(name: &str, from: &str) -> Value {
+fn make_outputs(name: &str, from: &str) -> Value {
     json!([{ "name": name, "copy": [{ "from": from, "to": "@artifact/" }] }])
 }
 
@@ -23,7 +23,7 @@ async fn generators_reach_nobody_elses_files() {
     let theirs = json!({
         "apiVersion": ARTIFACT_GENERATOR.0, "kind": ARTIFACT_GENERATOR.1,
         "metadata": { "name": "theirs", "namespace": scene.alpha },
-        "spec": { "sources": [{ "alias": "s", "kind": "GitRepository", "name": "secret" }], "artifacts": of("theirs", "@s/") }
+        "spec": { "sources": [{ "alias": "s", "kind": "GitRepository", "name": "secret" }], "artifacts": make_outputs("theirs", "@s/") }
     });
     scene.stage.admin.apply(theirs).await.unwrap();
     scene
@@ -93,13 +93,13 @@ async fn generators_reach_nobody_elses_files() {
     ];
     let make = |_: &Attack, name: &str, spec: &Value| {
         let usual = json!({
-            "sources": [{ "alias": "s", "kind": "GitRepository", "name": "files" }], "artifacts": of(name, "@s/map.yaml")
+            "sources": [{ "alias": "s", "kind": "GitRepository", "name": "files" }], "artifacts": make_outputs(name, "@s/map.yaml")
         });
         let object = scene.object(ARTIFACT_GENERATOR, name, usual, spec);
         serde_json::from_str(&object.to_string().replace("NAME", name)).unwrap()
     };
     scene.check(&attacks, make).await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// Two generators that feed each other, one that feeds itself, and their earlier artifacts.
@@ -176,7 +176,7 @@ async fn generators_that_feed_each_other_are_named_and_rest() {
             .ready(ARTIFACT_GENERATOR, (evil, name), "True", "Succeeded")
             .await;
     }
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// A status names an address and a digest. Both are ignored, whatever generator the object names.
@@ -190,7 +190,7 @@ async fn a_forged_external_artifact_is_neither_fetched_nor_applied() {
         .serve(&[("map.yaml".to_owned(), config_map("genuine", "x"))])
         .await;
     let usual = json!({
-        "sources": [{ "alias": "s", "kind": "GitRepository", "name": "files" }], "artifacts": of("genuine", "@s/map.yaml")
+        "sources": [{ "alias": "s", "kind": "GitRepository", "name": "files" }], "artifacts": make_outputs("genuine", "@s/map.yaml")
     });
     scene
         .mallory
@@ -260,5 +260,5 @@ async fn a_forged_external_artifact_is_neither_fetched_nor_applied() {
     }
     let called = tokio::time::timeout(Duration::from_millis(500), trap.accept()).await;
     assert!(called.is_err(), "nobody is asked at the forged address");
-    scene.end().await;
+    scene.shut_down().await;
 }

@@ -109,7 +109,7 @@ async fn a_bomb_goes_off_in_its_own_lane_only() {
     scene
         .check(&[attempt], |_, name, spec| scene.source(name, "EVIL-files", spec))
         .await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// A waiting Kustomization blocks neither another tenant nor a later one of its own tenant.
@@ -142,7 +142,7 @@ async fn what_waits_for_health_holds_up_nobody() {
         let target = (scene.evil.as_str(), format!("s{number}"));
         scene
             .stage
-            .until(KUSTOMIZATION, (target.0, &target.1), is_waiting)
+            .wait_for(KUSTOMIZATION, (target.0, &target.1), is_waiting)
             .await;
     }
     let spec = json!({ "path": "./last" });
@@ -162,7 +162,7 @@ async fn what_waits_for_health_holds_up_nobody() {
             "{name} waits still"
         );
     }
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// A user that may write beside Git can make the objects of a reconciliation as large as they like.
@@ -183,7 +183,7 @@ async fn large_objects_take_the_room_of_their_own_tenant_only() {
     let repository = stage.repository("bombs-large", "app", &files).await;
     stage.kustomization("bombs-large", "app", "app", json!({})).await;
     let commit = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("bombs-large", "app"), &commit).await;
+    stage.wait_for_commit(("bombs-large", "app"), &commit).await;
 
     let target = ("bombs-large", "app");
     let fill = async |bytes: usize| {
@@ -211,9 +211,9 @@ async fn large_objects_take_the_room_of_their_own_tenant_only() {
     let other = stage.repository("bombs-small", "app", &files).await;
     stage.kustomization("bombs-small", "app", "app", json!({})).await;
     let commit_of_other = other.resolve("main").await.unwrap().unwrap();
-    stage.applied(("bombs-small", "app"), &commit_of_other).await;
+    stage.wait_for_commit(("bombs-small", "app"), &commit_of_other).await;
 
     fill(1).await;
-    stage.applied(target, &commit).await;
-    stage.end().await;
+    stage.wait_for_commit(target, &commit).await;
+    stage.shut_down().await;
 }

@@ -145,7 +145,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
 
     // The control: its intended use works.
     stage
-        .until(NAMESPACE, ("", "bounds-tenant"), |home| home.is_some())
+        .wait_for(NAMESPACE, ("", "bounds-tenant"), |home| home.is_some())
         .await;
     let owners = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bounds-owner" });
     let of_tenant = |name: &str, role: &str| binding("ClusterRoleBinding", None, name, role, &owners);
@@ -186,7 +186,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
     for name in ["tenure:x:own", "tenure:x:view"] {
         admin.delete(CLUSTER_ROLE, ("", name)).await.unwrap();
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 fn isolating_in(namespace: &str) -> Value {

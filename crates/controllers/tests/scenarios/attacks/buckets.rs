@@ -122,5 +122,5 @@ async fn buckets_and_their_fields_lead_nowhere_else() {
     };
     scene.check(&attacks, make).await;
     assert!(forbidden.take_requests().is_empty());
-    scene.end().await;
+    scene.shut_down().await;
 }

@@ -365,5 +365,5 @@ async fn nothing_in_a_repository_leads_out() {
             (("rbac.authorization.k8s.io/v1", "Role"), "EVIL", "grant-all"),
         ])
         .await;
-    scene.end().await;
+    scene.shut_down().await;
 }

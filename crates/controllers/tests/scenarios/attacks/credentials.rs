@@ -162,7 +162,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
         let hub = stage.bearing("tenure-system", "tenure-controller").await;
         assert_forbidden(hub.patch(policy, ("", name), weaker.clone()).await, name);
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// If an administrator lets it change ServiceAccounts, it changes only its own entries among their `imagePullSecrets`.
@@ -242,7 +242,7 @@ async fn the_account_that_writes_credentials_makes_nothing_else_of_accounts() {
     let taken = json!({ "metadata": { "annotations": { mark: null } }, "imagePullSecrets": entries(&["of-somebody"]) });
     let runner = writer.patch(SERVICE_ACCOUNT, (here, "runner"), taken).await.unwrap();
     assert_eq!(runner["imagePullSecrets"], somebodys["imagePullSecrets"]);
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// Only the controller may request its token, and no content of a repository acts as it.
@@ -304,7 +304,7 @@ async fn nobody_gets_the_token_of_the_account_that_writes_credentials() {
         .delete(SERVICE_ACCOUNT, ("tenure-system", "keys-token"))
         .await
         .unwrap();
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// A tenant gets only its own key, only in its home namespace, and never over an existing Secret. A private key is only in its Secret.
@@ -387,5 +387,5 @@ async fn a_tenant_has_no_key_but_its_own_and_nobody_hears_of_that() {
         .unwrap()
         .unwrap();
     assert!(held["data"]["identity"].is_string());
-    scene.end().await;
+    scene.shut_down().await;
 }

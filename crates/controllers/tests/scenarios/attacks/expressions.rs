@@ -17,7 +17,7 @@ async fn an_expression_tells_nothing_of_another_tenant() {
         "spec": { "interval": "1m", "prune": true, "suspend": true, "sourceRef": { "kind": "GitRepository", "name": "x" } }
     });
     scene.stage.admin.apply(there).await.unwrap();
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for (name, expression) in [
         ("there", "dep.spec.suspend == true"),
         ("there", "false"),
@@ -28,7 +28,7 @@ async fn an_expression_tells_nothing_of_another_tenant() {
         let expected = scene.fill(&format!("can't depend on 'Kustomization/ALPHA/{name}'"));
         let object = scene
             .stage
-            .until(KUSTOMIZATION, (&scene.evil, "oracle"), |object| {
+            .wait_for(KUSTOMIZATION, (&scene.evil, "oracle"), |object| {
                 let ready = object.and_then(|object| condition(object, "Ready"));
                 ready.is_some_and(|ready| ready["message"].as_str().unwrap().starts_with(&expected))
             })
@@ -36,10 +36,10 @@ async fn an_expression_tells_nothing_of_another_tenant() {
             .unwrap();
         let ready = condition(&object, "Ready").unwrap();
         assert_eq!(ready["reason"], "AccessDenied");
-        said.push(ready["message"].as_str().unwrap().replace(name, "NAME"));
+        messages.push(ready["message"].as_str().unwrap().replace(name, "NAME"));
     }
-    assert!(said.windows(2).all(|pair| pair[0] == pair[1]), "{said:#?}");
-    scene.end().await;
+    assert!(messages.windows(2).all(|pair| pair[0] == pair[1]), "{messages:#?}");
+    scene.shut_down().await;
 }
 
 /// One tenant uses up its budget, and the others' work continues meanwhile. The planner's tests measure the cost.
@@ -69,7 +69,7 @@ async fn a_burner_spends_its_own_purse() {
         let healthy = object.and_then(|object| condition(object, "Healthy"));
         healthy.is_some_and(|healthy| healthy["status"] == "Unknown")
     };
-    scene.stage.until(KUSTOMIZATION, (&evil, "burner"), is_waiting).await;
+    scene.stage.wait_for(KUSTOMIZATION, (&evil, "burner"), is_waiting).await;
     // Each write wakes this tenant.
     let woken = async {
         for round in 0..20 {
@@ -100,7 +100,7 @@ async fn a_burner_spends_its_own_purse() {
         .stage
         .ready(KUSTOMIZATION, (&evil, "burner"), "True", "ReconciliationSucceeded")
         .await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +165,7 @@ async fn bombs_and_masks_are_refused_by_name() {
             scene.kustomization(name, &laid)
         })
         .await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// An expression's error about a Secret is not reported, whatever it quotes.
@@ -181,7 +181,7 @@ async fn an_error_quotes_no_secret() {
     scene.mallory.apply(scene.kustomization("quotes", &spec)).await.unwrap();
     scene
         .stage
-        .until(KUSTOMIZATION, (&scene.evil, "quotes"), |object| {
+        .wait_for(KUSTOMIZATION, (&scene.evil, "quotes"), |object| {
             object.is_some_and(|object| condition(object, "Healthy").is_some())
         })
         .await;
@@ -203,5 +203,5 @@ async fn an_error_quotes_no_secret() {
             "ReconciliationSucceeded",
         )
         .await;
-    scene.end().await;
+    scene.shut_down().await;
 }

@@ -148,13 +148,13 @@ async fn nothing_is_fetched_but_by_a_source() {
     scene.mallory.apply(scene.source("seen", "x", &source)).await.unwrap();
     scene
         .stage
-        .until(GIT_REPOSITORY, (&scene.evil, "seen"), |object| {
+        .wait_for(GIT_REPOSITORY, (&scene.evil, "seen"), |object| {
             let ready = object.and_then(|object| condition(object, "Ready"));
             ready.is_some_and(|ready| ready["status"] == "False")
         })
         .await;
     assert!(trap.count() > 0, "a fetch would not have been seen");
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -247,13 +247,13 @@ async fn no_link_leads_out_of_the_source() {
         .unwrap();
     let kept = json!({ "sourceRef": { "kind": "GitRepository", "name": "ignoring" } });
     scene.mallory.apply(scene.kustomization("kept", &kept)).await.unwrap();
-    let told = |object: Option<&Value>| {
+    let has_answer = |object: Option<&Value>| {
         let ready = object.and_then(|object| condition(object, "Ready"));
         ready.is_some_and(|ready| ready["status"] != "Unknown")
     };
     let object = scene
         .stage
-        .until(KUSTOMIZATION, (&scene.evil, "kept"), told)
+        .wait_for(KUSTOMIZATION, (&scene.evil, "kept"), has_answer)
         .await
         .unwrap();
     assert!(!object.to_string().contains("PATH="), "{object:#}");
@@ -263,7 +263,7 @@ async fn no_link_leads_out_of_the_source() {
         .await
         .unwrap();
     assert!(!source.to_string().contains("PATH="), "{source:#}");
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// Artifacts are not served here, so they have no address and can't be listed or read.
@@ -275,9 +275,9 @@ async fn no_artifact_has_an_address() {
         |object: Option<&Value>| object.is_some_and(|object| object["status"]["artifact"]["digest"].is_string());
     let source = scene
         .stage
-        .until(GIT_REPOSITORY, (&scene.evil, "files"), is_stored)
+        .wait_for(GIT_REPOSITORY, (&scene.evil, "files"), is_stored)
         .await
         .unwrap();
     assert_eq!(source["status"]["artifact"]["url"], "", "{source:#}");
-    scene.end().await;
+    scene.shut_down().await;
 }

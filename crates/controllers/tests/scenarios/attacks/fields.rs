@@ -182,7 +182,7 @@ async fn no_field_of_a_kustomization_leads_out() {
     let named = scene.kustomization("a.b-c", &json!({ "path": "./own/components", "suspend": true }));
     scene.mallory.create(named).await.unwrap();
     assert!(scene.stage.get(KUSTOMIZATION, (&scene.evil, "a.b-c")).await.is_some());
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// Answers every request with a redirect to an address.
@@ -365,5 +365,5 @@ async fn no_field_of_a_source_leads_out() {
     for task in ended {
         task.abort();
     }
-    scene.end().await;
+    scene.shut_down().await;
 }

@@ -20,7 +20,7 @@ const FOREIGN: [(&str, &str, &str); 5] = [
     ("capsule.clastix.io/v1beta2", "Tenant", ""),
 ];
 
-fn named(kind: &str) -> &'static str {
+fn choose_name(kind: &str) -> &'static str {
     match kind {
         "ServiceAccount" => "ALPHA-gitops",
         "Namespace" | "Tenant" => "ALPHA",
@@ -36,7 +36,7 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
     // Objects of others have the attacker's owner labels: copied there, or applied under a colliding name.
     for (api_version, kind, namespace) in FOREIGN {
         let patch = scene.value(&json!({ "metadata": { "labels": labels } }));
-        let target = (scene.fill(namespace), scene.fill(named(kind)));
+        let target = (scene.fill(namespace), scene.fill(choose_name(kind)));
         if kind == "ConfigMap" {
             let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": target.1, "namespace": target.0 } });
             stage.admin.apply(object).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
         .await
         .unwrap();
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((evil, "app"), &first).await;
+    stage.wait_for_commit((evil, "app"), &first).await;
 
     let forged = [
         "ALPHA_precious__ConfigMap",
@@ -86,10 +86,12 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
         .await
         .unwrap();
     let second = crate::stage::commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
-    stage.applied((evil, "app"), &second).await;
+    stage.wait_for_commit((evil, "app"), &second).await;
     // The control: an object within its rights and with the labels is pruned, so the inventory was used.
-    stage.until(CONFIG_MAP, (evil, "mine"), |object| object.is_none()).await;
-    survived(&scene).await;
+    stage
+        .wait_for(CONFIG_MAP, (evil, "mine"), |object| object.is_none())
+        .await;
+    check_survived(&scene).await;
 
     // Deletion of the Kustomization goes the same way.
     scene
@@ -99,15 +101,15 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
         .unwrap();
     scene.mallory.delete(KUSTOMIZATION, (evil, "app")).await.unwrap();
     stage
-        .until(KUSTOMIZATION, (evil, "app"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, (evil, "app"), |object| object.is_none())
         .await;
-    survived(&scene).await;
-    scene.end().await;
+    check_survived(&scene).await;
+    scene.shut_down().await;
 }
 
-async fn survived(scene: &Scene) {
+async fn check_survived(scene: &Scene) {
     for (api_version, kind, namespace) in FOREIGN {
-        let target = (scene.fill(namespace), scene.fill(named(kind)));
+        let target = (scene.fill(namespace), scene.fill(choose_name(kind)));
         let object = scene.stage.get((api_version, kind), (&target.0, &target.1)).await;
         let object = object.unwrap_or_else(|| panic!("{kind} {target:?} is gone"));
         assert!(object["metadata"].get("deletionTimestamp").is_none(), "{object:#?}");
@@ -159,7 +161,7 @@ async fn a_forged_artifact_is_not_rendered() {
     // Only one of the two can own the rendered objects.
     stage.admin.delete(KUSTOMIZATION, (evil, "moved")).await.unwrap();
     stage
-        .until(KUSTOMIZATION, (evil, "moved"), |object| object.is_none())
+        .wait_for(KUSTOMIZATION, (evil, "moved"), |object| object.is_none())
         .await;
 
     // The control: the source fetches, then its status is forged, and its own files are still rendered.
@@ -186,7 +188,7 @@ async fn a_forged_artifact_is_not_rendered() {
         .await
         .unwrap();
     stage
-        .until(KUSTOMIZATION, (evil, "later"), |object| {
+        .wait_for(KUSTOMIZATION, (evil, "later"), |object| {
             object
                 .and_then(|object| condition(object, "Ready"))
                 .is_some_and(|ready| ready["reason"] != "Progressing")
@@ -194,7 +196,7 @@ async fn a_forged_artifact_is_not_rendered() {
         .await;
     assert!(stage.get(CONFIG_MAP, (evil, "own")).await.is_some());
     scene.absent(&[(CONFIG_MAP, "EVIL", "secret-plan")]).await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// Statuses and metadata that the schema may allow must not hide a Kustomization from its controller. A change of its spec (an administrator's
@@ -272,10 +274,10 @@ async fn no_status_hides_an_object_from_its_controller() {
         stage.admin.patch(KUSTOMIZATION, app, spec).await.unwrap();
         let value = number.to_string();
         let seen = |object: Option<&Value>| object.is_some_and(|object| object["data"]["value"] == value);
-        stage.until(CONFIG_MAP, (evil, "a"), seen).await;
+        stage.wait_for(CONFIG_MAP, (evil, "a"), seen).await;
     }
     assert!(let_through > 0, "no status was let through: nothing was tried");
     scene.mallory.delete(KUSTOMIZATION, app).await.unwrap();
-    stage.until(KUSTOMIZATION, app, |object| object.is_none()).await;
-    scene.end().await;
+    stage.wait_for(KUSTOMIZATION, app, |object| object.is_none()).await;
+    scene.shut_down().await;
 }

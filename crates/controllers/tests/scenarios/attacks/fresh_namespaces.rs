@@ -114,5 +114,5 @@ async fn a_fresh_namespace_stores_nothing_that_policies_refuse() {
             assert!(refused.is_empty(), "{name} has {refused:?}");
         }
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

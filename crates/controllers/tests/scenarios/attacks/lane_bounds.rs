@@ -33,7 +33,7 @@ fn kustomization(namespace: &str, name: &str) -> Value {
 }
 
 /// A GitRepository as a lane generates it from a Surface.
-fn generated(namespace: &str, name: &str) -> Value {
+fn make_generated(namespace: &str, name: &str) -> Value {
     let mut object = object(
         GIT_REPOSITORY,
         namespace,
@@ -99,9 +99,9 @@ async fn a_stolen_lane_token_writes_only_what_lanes_write() {
     let pod = json!({ "containers": [{ "name": "a", "image": "a" }] });
     let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": pod });
     let deployment = json!({ "spec": { "selector": { "matchLabels": { "a": "b" } }, "template": template } });
-    let mut foreign = generated(TEAM, "foreign");
+    let mut foreign = make_generated(TEAM, "foreign");
     foreign["metadata"]["labels"] = json!({});
-    let mut finalized = generated(TEAM, "finalized");
+    let mut finalized = make_generated(TEAM, "finalized");
     finalized["metadata"]["finalizers"] = json!(["example.org/stay"]);
     let thefts = [
         ("a Secret", object(("v1", "Secret"), TEAM, "a", json!({}))),
@@ -124,7 +124,7 @@ async fn a_stolen_lane_token_writes_only_what_lanes_write() {
         ("a Kustomization", kustomization(TEAM, "a")),
         ("a source without a Surface", foreign),
         ("a source with a foreign finalizer", finalized),
-        ("a source of another lane", generated(PROTECTED, "a")),
+        ("a source of another lane", make_generated(PROTECTED, "a")),
     ];
     for (what, object) in thefts {
         assert_refused(what, lane.create(object).await);
@@ -172,7 +172,7 @@ async fn a_stolen_lane_token_writes_only_what_lanes_write() {
         lane.patch(KUSTOMIZATION, (TEAM, "plain"), patch).await.unwrap();
     }
     lane.patch_status(KUSTOMIZATION, (TEAM, "plain"), status).await.unwrap();
-    lane.create(generated(TEAM, "generated")).await.unwrap();
+    lane.create(make_generated(TEAM, "generated")).await.unwrap();
     let changed = json!({ "spec": { "interval": "2h" } });
     // Kubernetes' garbage collector, where it runs, removes an object whose owner is missing.
     match lane.patch(GIT_REPOSITORY, (TEAM, "generated"), changed).await {
@@ -205,5 +205,5 @@ async fn a_stolen_lane_token_writes_only_what_lanes_write() {
         .delete((ROLE_BINDING.0, CLUSTER_ROLE_BINDING), ("", "lane-bounds"))
         .await
         .unwrap();
-    stage.end().await;
+    stage.shut_down().await;
 }

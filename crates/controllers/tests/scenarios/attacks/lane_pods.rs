@@ -25,7 +25,7 @@ fn lane() -> Value {
 }
 
 /// Returns the Deployment with changes at these paths, or with additions at the end of a list.
-fn changed(changes: &[(&str, Value)]) -> Value {
+fn change_lane(changes: &[(&str, Value)]) -> Value {
     let mut object = lane();
     for (path, value) in changes {
         let (parent, key) = path.rsplit_once('/').unwrap();
@@ -41,22 +41,22 @@ fn changed(changes: &[(&str, Value)]) -> Value {
 }
 
 fn in_pod(field: &str, value: Value) -> Value {
-    changed(&[(&format!("{POD}/{field}"), value)])
+    change_lane(&[(&format!("{POD}/{field}"), value)])
 }
 
 fn in_container(field: &str, value: Value) -> Value {
-    changed(&[(&format!("{CONTAINER}/{field}"), value)])
+    change_lane(&[(&format!("{CONTAINER}/{field}"), value)])
 }
 
 /// Returns the Deployment with an additional label in its Pods and their selector.
-fn labelled(label: &str, value: &str) -> Value {
+fn label_lane(label: &str, value: &str) -> Value {
     let places = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"];
     let paths = places.map(|place| format!("{place}/{label}"));
-    changed(&[(&paths[0], json!(value)), (&paths[1], json!(value))])
+    change_lane(&[(&paths[0], json!(value)), (&paths[1], json!(value))])
 }
 
-fn named(namespace: &str, name: &str) -> Value {
-    changed(&[
+fn rename_lane(namespace: &str, name: &str) -> Value {
+    change_lane(&[
         ("/metadata/namespace", json!(namespace)),
         ("/metadata/name", json!(name)),
         (&format!("{POD}/serviceAccountName"), json!(name)),
@@ -184,25 +184,25 @@ fn list_attempts() -> Vec<(&'static str, Value)> {
         ),
         ("without bounds", in_container("resources", json!({}))),
         ("a device", in_container("resources", gpu)),
-        ("fifty of them", changed(&[("/spec/replicas", json!(50))])),
+        ("fifty of them", change_lane(&[("/spec/replicas", json!(50))])),
         (
             "requests to the hub",
-            labelled("app.kubernetes.io~1component", "controllers"),
+            label_lane("app.kubernetes.io~1component", "controllers"),
         ),
         (
             "what the platform's lane reaches",
-            labelled("tenure.dev~1lane", "platform"),
+            label_lane("tenure.dev~1lane", "platform"),
         ),
-        ("a label that others select by", labelled("app", "helm-controller")),
+        ("a label that others select by", label_lane("app", "helm-controller")),
         (
             "an annotation by which others add to it",
-            changed(&[(
+            change_lane(&[(
                 "/spec/template/metadata/annotations",
                 json!({ "sidecar.istio.io/inject": "true" }),
             )]),
         ),
-        ("the controllers' own", named(PLATFORM, "tenure-controller-more")),
-        ("another namespace", named("lane-pods", NAME)),
+        ("the controllers' own", rename_lane(PLATFORM, "tenure-controller-more")),
+        ("another namespace", rename_lane("lane-pods", NAME)),
     ]
 }
 
@@ -263,7 +263,7 @@ async fn the_controllers_token_runs_nothing_but_lanes() {
         assert!(message.contains("(controller-rights)"), "{what}: {message}");
     }
     // Deployments of others are neither changed nor deleted. An administrator may do everything.
-    admin.apply(named(PLATFORM, "lane-pods-other")).await.unwrap();
+    admin.apply(rename_lane(PLATFORM, "lane-pods-other")).await.unwrap();
     let scaled = json!({ "spec": { "replicas": 0 } });
     let refused = hub.patch(DEPLOYMENT, (PLATFORM, "lane-pods-other"), scaled).await;
     assert!(refused.unwrap_err().to_string().contains("(controller-rights)"));
@@ -272,5 +272,5 @@ async fn the_controllers_token_runs_nothing_but_lanes() {
     admin.delete(DEPLOYMENT, (PLATFORM, "lane-pods-other")).await.unwrap();
     hub.delete(DEPLOYMENT, (PLATFORM, NAME)).await.unwrap();
     stage.resume();
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -62,7 +62,7 @@ async fn become_administrator(who: &Admin) -> Result<Value, String> {
 }
 
 /// Creates a ready Surface in each tenant's home namespace, so that both lanes work.
-async fn begin(scene: &Scene) {
+async fn apply_surfaces(scene: &Scene) {
     for tenant in [&scene.evil, &scene.alpha] {
         surface(
             &scene.stage,
@@ -83,7 +83,7 @@ async fn begin(scene: &Scene) {
 
 async fn until_bound(stage: &Stage, namespace: &str) {
     stage
-        .until(ROLE_BINDING, (namespace, LANE), |binding| {
+        .wait_for(ROLE_BINDING, (namespace, LANE), |binding| {
             binding.is_some_and(|binding| binding["metadata"]["deletionTimestamp"].is_null())
         })
         .await;
@@ -92,7 +92,7 @@ async fn until_bound(stage: &Stage, namespace: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
     let scene = Scene::set("attacks-lane").await;
-    begin(&scene).await;
+    apply_surfaces(&scene).await;
     let (evil, alpha) = (scene.evil.as_str(), scene.alpha.as_str());
     let name = format!("tenure-lane-tenant-{evil}");
     let lane = scene.stage.bearing("tenure-system", &name).await;
@@ -197,13 +197,13 @@ async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
         .delete(("v1", "ServiceAccount"), ("kube-system", "lanes"))
         .await
         .unwrap();
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_controllers_token_is_no_administrators() {
     let scene = Scene::set("attacks-hub").await;
-    begin(&scene).await;
+    apply_surfaces(&scene).await;
     let (evil, admin) = (scene.evil.as_str(), &scene.stage.admin);
     let hub = scene.stage.bearing("tenure-system", "tenure-controller").await;
     let mighty = account("kube-system", "attacks-hub-mighty");
@@ -303,13 +303,13 @@ async fn the_controllers_token_is_no_administrators() {
         .delete(("v1", "ServiceAccount"), ("kube-system", "attacks-hub-mighty"))
         .await
         .unwrap();
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_takes_its_lanes_rights_harms_only_itself() {
     let scene = Scene::set("attacks-rights").await;
-    begin(&scene).await;
+    apply_surfaces(&scene).await;
     let (evil, alpha, stage) = (scene.evil.as_str(), scene.alpha.as_str(), &scene.stage);
     let first = stage.get(ROLE_BINDING, (evil, LANE)).await.unwrap();
     // An owner as Capsule creates them can't bind the lane's rights to itself.
@@ -343,38 +343,39 @@ async fn who_takes_its_lanes_rights_harms_only_itself() {
             &[("a.yaml", &config_map("a", &number.to_string()))],
         )
         .await;
-        stage.applied((alpha, "apps-app"), &commit).await;
+        stage.wait_for_commit((alpha, "apps-app"), &commit).await;
         until_bound(stage, evil).await;
     }
     let again = stage.get(ROLE_BINDING, (evil, LANE)).await.unwrap();
     assert_ne!(first["metadata"]["uid"], again["metadata"]["uid"]);
     assert_eq!(again["subjects"], first["subjects"]);
-    let told = eventually(SOON, || async {
+    let reported = eventually(SOON, || async {
         let events = stage.admin.list(EVENT, evil).await.map_err(|error| error.to_string())?;
-        let is_told = |event: &Value| event["reason"] == "LaneRightsPutBack" && event["involvedObject"]["name"] == LANE;
-        if events.iter().any(is_told) {
+        let is_restored =
+            |event: &Value| event["reason"] == "LaneRightsPutBack" && event["involvedObject"]["name"] == LANE;
+        if events.iter().any(is_restored) {
             Ok(())
         } else {
             Err(format!("{events:#?}"))
         }
     });
-    told.await.unwrap();
+    reported.await.unwrap();
     // Its own commits are applied again.
     let commit = commit(
         &stage.git.repository(&format!("{evil}-apps")).unwrap(),
         &[("a.yaml", &config_map("a", "3"))],
     )
     .await;
-    stage.applied((evil, "apps-app"), &commit).await;
+    stage.wait_for_commit((evil, "apps-app"), &commit).await;
     // A deletion without removing the finalizer is also undone.
     mallory.delete(ROLE_BINDING, (evil, LANE)).await.unwrap();
-    let undone = stage.until(ROLE_BINDING, (evil, LANE), |binding| {
+    let undone = stage.wait_for(ROLE_BINDING, (evil, LANE), |binding| {
         binding.is_some_and(|binding| {
             binding["metadata"]["deletionTimestamp"].is_null() && binding["metadata"]["uid"] != again["metadata"]["uid"]
         })
     });
     undone.await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -386,13 +387,13 @@ async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
         .await;
     stage.kustomization("lanes-go", "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied(("lanes-go", "app"), &first).await;
+    stage.wait_for_commit(("lanes-go", "app"), &first).await;
     let bound = stage.get(ROLE_BINDING, ("lanes-go", LANE)).await.unwrap();
     assert_eq!(bound["subjects"][0]["name"], "tenure-lane-pool");
     stage.admin.delete(KUSTOMIZATION, ("lanes-go", "app")).await.unwrap();
     stage.admin.delete(GIT_REPOSITORY, ("lanes-go", "app")).await.unwrap();
     stage
-        .until(ROLE_BINDING, ("lanes-go", LANE), |binding| binding.is_none())
+        .wait_for(ROLE_BINDING, ("lanes-go", LANE), |binding| binding.is_none())
         .await;
     // The deletion of a whole namespace completes, with everything that its lane has to do there.
     stage
@@ -404,9 +405,9 @@ async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
         .await;
     stage.admin.delete(("v1", "Namespace"), ("", "lanes-go")).await.unwrap();
     stage
-        .until(("v1", "Namespace"), ("", "lanes-go"), |namespace| namespace.is_none())
+        .wait_for(("v1", "Namespace"), ("", "lanes-go"), |namespace| namespace.is_none())
         .await;
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// A lane needs one token and one RoleBinding in a namespace, however many Kustomizations it has there.
@@ -424,7 +425,9 @@ async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
             .await;
     }
     for number in 0..20 {
-        stage.applied(("lanes-cost", &format!("app-{number}")), &first).await;
+        stage
+            .wait_for_commit(("lanes-cost", &format!("app-{number}")), &first)
+            .await;
     }
     let token = |name: &str| {
         stage
@@ -442,7 +445,7 @@ async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
         (2..40).contains(&reviews),
         "{reviews}: of this namespace and the platform's"
     );
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -472,7 +475,7 @@ async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
         stage
             .kustomization("tenure-system", "lanes-own", "lanes-own", spec)
             .await;
-        let refused = stage.until(KUSTOMIZATION, ("tenure-system", "lanes-own"), |object| {
+        let refused = stage.wait_for(KUSTOMIZATION, ("tenure-system", "lanes-own"), |object| {
             let ready = object.and_then(|object| condition(object, "Ready"));
             ready.is_some_and(|ready| {
                 ready["reason"] == "AccessDenied" && ready["message"].as_str().unwrap().contains(name)
@@ -483,7 +486,7 @@ async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
     // The platform's lane reports the missing right there. It gets no token of any account until an administrator has bound it to more.
     let spec = json!({ "serviceAccountName": "lanes-own" });
     stage.kustomization("kube-system", "lanes-own", "lanes-own", spec).await;
-    let refused = stage.until(KUSTOMIZATION, ("kube-system", "lanes-own"), |object| {
+    let refused = stage.wait_for(KUSTOMIZATION, ("kube-system", "lanes-own"), |object| {
         let ready = object.and_then(|object| condition(object, "Ready"));
         ready.is_some_and(|ready| {
             let message = ready["message"].as_str().unwrap();
@@ -525,7 +528,7 @@ async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
             .await
             .unwrap();
         stage
-            .until(KUSTOMIZATION, (namespace, "lanes-own"), |object| object.is_none())
+            .wait_for(KUSTOMIZATION, (namespace, "lanes-own"), |object| object.is_none())
             .await;
         stage
             .admin
@@ -540,5 +543,5 @@ async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
     ] {
         stage.admin.delete(kind, ("kube-system", name)).await.unwrap();
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

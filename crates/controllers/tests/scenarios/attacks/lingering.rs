@@ -25,7 +25,7 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
     stage.admin.patch(TENANT, ("", evil), spec).await.unwrap();
     let policy = format!("capsule-{evil}-0");
     stage
-        .until(NETWORK_POLICY, (&dev, &policy), |found| found.is_some())
+        .wait_for(NETWORK_POLICY, (&dev, &policy), |found| found.is_some())
         .await;
     let bindings = || async { stage.admin.list(ROLE_BINDING, &dev).await.unwrap() };
     let mut second = None;
@@ -50,7 +50,7 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
         .await
         .unwrap();
     stage
-        .until(NETWORK_POLICY, (&dev, &policy), |found| {
+        .wait_for(NETWORK_POLICY, (&dev, &policy), |found| {
             let rules = found.and_then(|found| found["spec"]["ingress"].as_array());
             rules.is_none_or(Vec::is_empty)
         })
@@ -63,7 +63,7 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
     let owners = json!({ "spec": { "owners": [{ "kind": "User", "name": format!("{evil}-owner") }] } });
     stage.admin.patch(TENANT, ("", evil), owners).await.unwrap();
     stage
-        .until(ROLE_BINDING, (&dev, &second), |found| {
+        .wait_for(ROLE_BINDING, (&dev, &second), |found| {
             found.is_none_or(|found| found["subjects"].as_array().is_none_or(Vec::is_empty))
         })
         .await;
@@ -81,13 +81,13 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
     let uid = stage.get(NETWORK_POLICY, (&dev, &policy)).await.unwrap()["metadata"]["uid"].clone();
     scene.mallory.delete(NETWORK_POLICY, (&dev, &policy)).await.unwrap();
     stage
-        .until(NETWORK_POLICY, (&dev, &policy), |found| {
+        .wait_for(NETWORK_POLICY, (&dev, &policy), |found| {
             found.is_some_and(|found| {
                 found["metadata"]["uid"] != uid && found["metadata"]["deletionTimestamp"].is_null()
             })
         })
         .await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 /// Deletes a managed object as soon as the controllers have created it: at that time they know it only from the answer to their own write.
@@ -104,7 +104,7 @@ async fn what_is_deleted_right_after_a_write_is_made_again() {
     let target = (dev.as_str(), policy.as_str());
     let mut before = json!(null);
     for _ in 0..10 {
-        let made = stage.until(NETWORK_POLICY, target, |found| {
+        let made = stage.wait_for(NETWORK_POLICY, target, |found| {
             found.is_some_and(|found| found["metadata"]["uid"] != before)
         });
         before = made.await.unwrap()["metadata"]["uid"].clone();
@@ -112,5 +112,5 @@ async fn what_is_deleted_right_after_a_write_is_made_again() {
         let deleted = eventually(SOON, || scene.mallory.delete(NETWORK_POLICY, target));
         deleted.await.unwrap();
     }
-    scene.end().await;
+    scene.shut_down().await;
 }

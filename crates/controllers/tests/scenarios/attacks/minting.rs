@@ -60,7 +60,7 @@ async fn no_token_of_tenures_leads_to_an_administrator() {
         .await;
     stage.kustomization(NAMESPACE, "app", "app", json!({})).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    stage.applied((NAMESPACE, "app"), &first).await;
+    stage.wait_for_commit((NAMESPACE, "app"), &first).await;
     stage.namespace(FLUX).await;
     for (namespace, name) in [(NAMESPACE, "mighty"), (FLUX, "kustomize-controller")] {
         make_account(admin, namespace, name).await;
@@ -137,7 +137,7 @@ async fn no_token_of_tenures_leads_to_an_administrator() {
         let name = format!("attacks-minting-{name}");
         admin.delete(CLUSTER_ROLE_BINDING, ("", &name)).await.unwrap();
     }
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,23 +154,23 @@ async fn a_shared_lane_that_mints_an_administrator_makes_the_enforcement_not_rea
             .and_then(|enforcement| condition(enforcement, type_))
             .cloned();
         let found = found.unwrap_or_default();
-        let is_told = found["message"].as_str().is_some_and(|message| {
+        let is_reported = found["message"].as_str().is_some_and(|message| {
             message.contains(&format!(
                 "Namespace/{namespace}: system:serviceaccount:tenure-system:tenure-lane-pool"
             )) && message.contains("(serviceaccounts mighty)")
         });
-        (found["status"].as_str().unwrap_or_default().to_owned(), is_told)
+        (found["status"].as_str().unwrap_or_default().to_owned(), is_reported)
     };
     let refused = ("False".to_owned(), true);
     let target = ("", "tenure");
     let looks = |enforcement: Option<&Value>| {
         find(enforcement, "LanesSeparated") == refused && find(enforcement, "Ready") == refused
     };
-    stage.until(ENFORCEMENT, target, looks).await;
+    stage.wait_for(ENFORCEMENT, target, looks).await;
 
     // The lane leaves the namespace. Its right there endangers no other namespace any more.
     stage.admin.delete(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
     let looks = |enforcement: Option<&Value>| enforcement.is_some() && !find(enforcement, "LanesSeparated").1;
-    stage.until(ENFORCEMENT, target, looks).await;
-    stage.end().await;
+    stage.wait_for(ENFORCEMENT, target, looks).await;
+    stage.shut_down().await;
 }

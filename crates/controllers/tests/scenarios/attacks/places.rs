@@ -112,7 +112,7 @@ async fn an_owner_has_no_rights_beyond_its_namespaces() {
         "a token of the controller",
     )
     .await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -161,11 +161,13 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
         |found: Option<&Value>| found.is_some_and(|found| found.pointer("/metadata/ownerReferences/0").is_none());
     let owned = namespace("attacks-f-owner-only", json!({}), owner(evil, &evil_uid));
     stage.admin.apply(owned).await.unwrap();
-    stage.until(NAMESPACE, ("", "attacks-f-owner-only"), is_disowned).await;
+    stage
+        .wait_for(NAMESPACE, ("", "attacks-f-owner-only"), is_disowned)
+        .await;
     for (name, labels, owners, expected) in places {
         let name = format!("attacks-f-{name}");
         stage.admin.apply(namespace(&name, labels, owners)).await.unwrap();
-        stage.until(NAMESPACE, ("", &name), is_disowned).await;
+        stage.wait_for(NAMESPACE, ("", &name), is_disowned).await;
         for (kind, reason) in [(SURFACE, "WrongNamespace"), (KUSTOMIZATION, "IdentityMissing")] {
             let spec = if kind == SURFACE {
                 json!({ "sources": [{ "name": "app", "url": "http://git.example.com/app" }] })
@@ -211,7 +213,7 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
     stage.admin.patch(NAMESPACE, ("", alpha), back).await.unwrap();
     adopt(stage, alpha, alpha).await;
     surface_ready(stage, (alpha, "apps")).await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -221,7 +223,7 @@ async fn only_the_home_namespace_has_the_tenants_identity() {
     let second = format!("{evil}-second");
     adopt(stage, evil, &second).await;
     stage
-        .until(
+        .wait_for(
             ("rbac.authorization.k8s.io/v1", "RoleBinding"),
             (&second, "tenure:gitops"),
             |binding| binding.is_some(),
@@ -273,7 +275,7 @@ async fn only_the_home_namespace_has_the_tenants_identity() {
         .ready(GIT_REPOSITORY, (evil, "private"), "True", "Succeeded")
         .await;
     let refused = stage
-        .until(GIT_REPOSITORY, (&second, "private"), |object| {
+        .wait_for(GIT_REPOSITORY, (&second, "private"), |object| {
             let ready = object.and_then(|object| crate::stage::condition(object, "Ready"));
             ready.is_some_and(|ready| ready["status"] == "False")
         })
@@ -285,5 +287,5 @@ async fn only_the_home_namespace_has_the_tenants_identity() {
         "{message}"
     );
     assert!(!message.contains("sesame"), "{message}");
-    scene.end().await;
+    scene.shut_down().await;
 }

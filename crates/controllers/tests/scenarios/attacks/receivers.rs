@@ -134,5 +134,5 @@ async fn a_receiver_leads_to_nothing_of_another_tenant() {
     }
     assert!(answers.contains(&404) && answers.contains(&429), "{answers:?}");
     assert_eq!(scene.stage.post(&of_alpha, &push("of-alpha"), "").await, 200);
-    scene.end().await;
+    scene.shut_down().await;
 }

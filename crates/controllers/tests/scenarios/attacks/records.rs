@@ -36,7 +36,7 @@ fn claiming(name: &str, tenant: &Value) -> Value {
     }})
 }
 
-fn recorded(tenant: &Value, name: &str) -> Option<String> {
+fn find_recorded(tenant: &Value, name: &str) -> Option<String> {
     let mut spaces = tenant["status"]["spaces"].as_array()?.iter();
     let space = spaces.find(|space| space["name"] == name)?;
     Some(space["uid"].as_str()?.to_owned())
@@ -45,10 +45,12 @@ fn recorded(tenant: &Value, name: &str) -> Option<String> {
 /// Waits until the Tenant reports that it does not take a namespace.
 async fn not_taken(stage: &Stage, tenant: &str, name: &str) {
     let says_so = |found: Option<&Value>| {
-        let told = found.and_then(|found| condition(found, "NamespacesRecorded"));
-        told.is_some_and(|told| told["status"] == "False" && told["message"].as_str().unwrap().contains(name))
+        let condition = found.and_then(|found| condition(found, "NamespacesRecorded"));
+        condition.is_some_and(|condition| {
+            condition["status"] == "False" && condition["message"].as_str().unwrap().contains(name)
+        })
     };
-    stage.until(TENANT, ("", tenant), says_so).await;
+    stage.wait_for(TENANT, ("", tenant), says_so).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,23 +77,23 @@ async fn who_writes_namespaces_gives_none_to_a_tenant() {
     // The control: an administrator adopts it.
     adopt(stage, alpha, &again).await;
     stage
-        .until(ROLE_BINDING, (&again, "tenure:gitops"), |found| found.is_some())
+        .wait_for(ROLE_BINDING, (&again, "tenure:gitops"), |found| found.is_some())
         .await;
 
     // Deleted and re-created by the same user.
-    let before = recorded(&stage.get(TENANT, ("", alpha)).await.unwrap(), &again).unwrap();
+    let before = find_recorded(&stage.get(TENANT, ("", alpha)).await.unwrap(), &again).unwrap();
     writer.delete(NAMESPACE, ("", &again)).await.unwrap();
-    stage.until(NAMESPACE, ("", &again), |found| found.is_none()).await;
+    stage.wait_for(NAMESPACE, ("", &again), |found| found.is_none()).await;
     writer.create(claiming(&again, &held)).await.unwrap();
     not_taken(stage, alpha, &again).await;
     let now = stage.get(TENANT, ("", alpha)).await.unwrap();
     let uid = stage.get(NAMESPACE, ("", &again)).await.unwrap()["metadata"]["uid"].clone();
-    assert!(uid != before && recorded(&now, &again) != uid.as_str().map(str::to_owned));
+    assert!(uid != before && find_recorded(&now, &again) != uid.as_str().map(str::to_owned));
     assert!(stage.get(ROLE_BINDING, (&again, "tenure:gitops")).await.is_none());
     // For an authorised user it counts as a restored namespace.
     adopt(stage, alpha, &again).await;
     stage
-        .until(ROLE_BINDING, (&again, "tenure:gitops"), |found| found.is_some())
+        .wait_for(ROLE_BINDING, (&again, "tenure:gitops"), |found| found.is_some())
         .await;
 
     // Only Tenure and an administrator may write the record itself.
@@ -136,9 +138,9 @@ async fn who_writes_namespaces_gives_none_to_a_tenant() {
         .await
         .unwrap();
     stage
-        .until(KUSTOMIZATION, ("kube-system", "attacks-r"), |found| found.is_none())
+        .wait_for(KUSTOMIZATION, ("kube-system", "attacks-r"), |found| found.is_none())
         .await;
-    scene.end().await;
+    scene.shut_down().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,15 +166,17 @@ async fn a_tenant_goes_after_its_namespaces_and_names_the_one_that_hangs() {
 
     stage.admin.delete(TENANT, ("", "leaving")).await.unwrap();
     crate::stage::commit(&repository, &[("a.yaml", &config_map("late", "1"))]).await;
-    stage.until(NAMESPACE, ("", "leaving"), |found| found.is_none()).await;
+    stage
+        .wait_for(NAMESPACE, ("", "leaving"), |found| found.is_none())
+        .await;
     let hangs = |found: Option<&Value>| {
         let ready = found.and_then(|found| condition(found, "Ready"));
         let names = found.map(|found| &found["status"]["namespaces"]);
         ready.is_some_and(|ready| ready["reason"] == "Terminating") && names == Some(&json!(["leaving-dev"]))
     };
-    let told = stage.until(TENANT, ("", "leaving"), hangs).await.unwrap();
-    assert_eq!(told["status"]["state"], "Terminating");
-    let message = condition(&told, "Ready").unwrap()["message"]
+    let tenant = stage.wait_for(TENANT, ("", "leaving"), hangs).await.unwrap();
+    assert_eq!(tenant["status"]["state"], "Terminating");
+    let message = condition(&tenant, "Ready").unwrap()["message"]
         .as_str()
         .unwrap()
         .to_owned();
@@ -184,7 +188,7 @@ async fn a_tenant_goes_after_its_namespaces_and_names_the_one_that_hangs() {
         .patch(CONFIG_MAP, ("leaving-dev", "kept"), released)
         .await
         .unwrap();
-    stage.until(TENANT, ("", "leaving"), |found| found.is_none()).await;
+    stage.wait_for(TENANT, ("", "leaving"), |found| found.is_none()).await;
     for name in ["leaving", "leaving-dev"] {
         assert!(
             stage.get(NAMESPACE, ("", name)).await.is_none(),
@@ -192,5 +196,5 @@ async fn a_tenant_goes_after_its_namespaces_and_names_the_one_that_hangs() {
         );
     }
     assert!(stage.get(SURFACE, ("leaving", "apps")).await.is_none());
-    stage.end().await;
+    stage.shut_down().await;
 }

@@ -225,5 +225,5 @@ async fn registries_and_their_fields_lead_nowhere_else() {
             .await
             .is_some()
     );
-    scene.end().await;
+    scene.shut_down().await;
 }

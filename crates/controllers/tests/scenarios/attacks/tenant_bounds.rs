@@ -62,7 +62,9 @@ async fn stolen_controller_token_keeps_to_what_tenants_say() {
         admin.apply(namespace(name, Some(label))).await.unwrap();
     }
     let plain = admin.apply(namespace("tb-plain", None)).await.unwrap();
-    stage.until(NAMESPACE, ("", "tb-tenant"), |home| home.is_some()).await;
+    stage
+        .wait_for(NAMESPACE, ("", "tb-tenant"), |home| home.is_some())
+        .await;
     let delete = || admin.delete(TENANT, ("", "tb-ending"));
     delete().await.unwrap();
 
@@ -133,5 +135,5 @@ async fn stolen_controller_token_keeps_to_what_tenants_say() {
     for name in ["tb-held", "tb-plain"] {
         admin.delete(NAMESPACE, ("", name)).await.unwrap();
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

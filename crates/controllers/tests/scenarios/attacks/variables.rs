@@ -115,5 +115,5 @@ async fn no_variable_leads_out() {
             (("v1", "Namespace"), "", "EVIL-more"),
         ])
         .await;
-    scene.end().await;
+    scene.shut_down().await;
 }

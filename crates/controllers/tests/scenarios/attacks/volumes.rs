@@ -18,7 +18,7 @@ async fn make_tenant(stage: &Stage, name: &str) -> String {
     });
     stage.admin.apply(tenant).await.unwrap();
     let has_home = |namespace: Option<&Value>| namespace.is_some();
-    stage.until(("v1", "Namespace"), ("", name), has_home).await;
+    stage.wait_for(("v1", "Namespace"), ("", name), has_home).await;
     name.to_owned()
 }
 
@@ -92,5 +92,5 @@ async fn the_binder_gives_a_labelled_volume_to_its_tenants_claims_alone() {
     // The binder gives the victim's volume to the victim, and an unlabelled volume to any claim.
     assert_eq!(give(&stage, "volumes-kept", &victim).await, Ok(()));
     assert_eq!(give(&stage, "volumes-plain", &evil).await, Ok(()));
-    stage.end().await;
+    stage.shut_down().await;
 }

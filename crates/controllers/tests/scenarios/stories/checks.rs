@@ -335,11 +335,11 @@ impl World<'_> {
         }
         eventually(SOON, || async {
             let events = self.stage.admin.list(("v1", "Event"), &self.namespace).await.unwrap();
-            let mut told = String::new();
+            let mut messages = String::new();
             for event in &events {
                 let version = event["metadata"]["resourceVersion"].as_str();
                 if marks.get(uid(event)).map(String::as_str) != version {
-                    writeln!(told, "{}", event["message"].as_str().unwrap_or_default()).unwrap();
+                    writeln!(messages, "{}", event["message"].as_str().unwrap_or_default()).unwrap();
                 }
             }
             for key in deletions.recreated.iter().chain(&deletions.pruned) {
@@ -348,8 +348,8 @@ impl World<'_> {
                     kind => format!("{kind}/{}/{} ", self.namespace, key.1),
                 };
                 let lines = ["deleted", "recreated"].map(|word| format!("{subject}{word}"));
-                if !lines.iter().any(|line| told.contains(line)) {
-                    return Err(self.fail("no event tells of the deletion", (key, &told)));
+                if !lines.iter().any(|line| messages.contains(line)) {
+                    return Err(self.fail("no event tells of the deletion", (key, &messages)));
                 }
             }
             Ok(())

@@ -66,7 +66,7 @@ async fn whatever_is_committed_nothing_is_lost_and_a_good_commit_is_applied() {
     // The stories did real work.
     let least = [recreated, pruned, guarded, refused].into_iter().min().unwrap();
     assert!(first.is_some() || least > 0, "{tally:?}");
-    stage.end().await;
+    stage.shut_down().await;
 }
 
 /// Plays a story.
@@ -76,12 +76,12 @@ async fn whatever_is_committed_nothing_is_lost_and_a_good_commit_is_applied() {
 async fn play_guarded(stage: &Stage, seed: u64) -> Result<Tally, String> {
     let plot = Plot::draw(seed);
     let namespace = format!("story-{seed}");
-    let mut world = World::begin(stage, namespace, &plot).await;
+    let mut world = World::set_up(stage, namespace, &plot).await;
     let played = AssertUnwindSafe(play(&mut world, &plot)).catch_unwind().await;
     let failure = match played {
         Ok(Ok(())) => {
             let tally = world.tally;
-            world.end().await;
+            world.clean_up().await;
             return Ok(tally);
         }
         Ok(Err(failure)) => failure,
@@ -196,7 +196,7 @@ async fn delete(world: &mut World<'_>) {
     let target = (&*target.0, target.1);
     stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
     let object = stage
-        .until(KUSTOMIZATION, target, |object| {
+        .wait_for(KUSTOMIZATION, target, |object| {
             object.is_none_or(|object| {
                 let ready = crate::stage::condition(object, "Ready");
                 ready.is_some_and(|ready| ready["reason"] == "DeletionGuarded")
@@ -207,5 +207,5 @@ async fn delete(world: &mut World<'_>) {
         let ready = crate::stage::condition(&object, "Ready").unwrap();
         world.allow(ready["message"].as_str().unwrap()).await;
     }
-    stage.until(KUSTOMIZATION, target, |object| object.is_none()).await;
+    stage.wait_for(KUSTOMIZATION, target, |object| object.is_none()).await;
 }

@@ -10,7 +10,7 @@ use tenure_testkit::{SOON, eventually};
 use super::checks::{Around, Key, Observed, Tally};
 use super::objects::{ACCOUNT, KINDS, RBAC, key_of, list_rules, write_account, write_slot};
 use super::plot::{Action, Content, Lack, Plot, RESOURCES, SLOTS, Slot, Turn, Version};
-use crate::rights::may;
+use crate::rights::is_allowed;
 use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, Stage, condition, config_map};
 
 const HOLD: &str = "stories.example.org/hold";
@@ -56,7 +56,7 @@ pub(super) struct World<'s> {
 
 impl<'s> World<'s> {
     /// Creates the namespace, the account, and the objects that exist before the first commit.
-    pub(super) async fn begin(stage: &'s Stage, namespace: String, plot: &Plot) -> Self {
+    pub(super) async fn set_up(stage: &'s Stage, namespace: String, plot: &Plot) -> Self {
         set_account(stage, &namespace).await;
         let mut around = Around {
             force: plot.force,
@@ -129,7 +129,7 @@ impl<'s> World<'s> {
         self.create_kustomization(&fresh, json!([delete("Namespace"), delete("Kustomization")]))
             .await;
         let head = self.repository.resolve("main").await.unwrap().unwrap();
-        self.stage.applied((&fresh, "app"), &head).await;
+        self.stage.wait_for_commit((&fresh, "app"), &head).await;
         fresh
     }
 
@@ -335,7 +335,9 @@ impl<'s> World<'s> {
                     let is_changed = [before, self.around.lack].contains(&asked) || resource == "keepers";
                     let named = format!("{group}:{resource}");
                     let is_wanted = self.around.lack != asked;
-                    if is_changed && may(self.stage, &user, &self.namespace, (verb, &named, "x")).await != is_wanted {
+                    if is_changed
+                        && is_allowed(self.stage, &user, &self.namespace, (verb, &named, "x")).await != is_wanted
+                    {
                         return Err(format!("{verb} {resource}"));
                     }
                 }
@@ -426,7 +428,7 @@ impl<'s> World<'s> {
     }
 
     /// Removes what the story leaves.
-    pub(super) async fn end(self) {
+    pub(super) async fn clean_up(self) {
         let admin = &self.stage.admin;
         let fresh = format!("{}-fresh", self.namespace);
         for namespace in [&self.namespace, &fresh] {

@@ -55,7 +55,7 @@ pub(super) static DAEMON_SET: Kind = Kind {
         }
     },
     cells: show,
-    ..Kind::named("apps", "DaemonSet", "daemonsets")
+    ..Kind::new("apps", "DaemonSet", "daemonsets")
 };
 
 const ANNOTATION: &str = "deprecated.daemonset.template.generation";

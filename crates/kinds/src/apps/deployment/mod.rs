@@ -42,7 +42,7 @@ pub(super) static DEPLOYMENT: Kind = Kind {
     validate_status: |value, old, errors| validate_counts(&COUNTS, value, old, errors),
     warnings: template::warnings_of_changed_generation,
     cells: show,
-    ..Kind::named("apps", "Deployment", "deployments")
+    ..Kind::new("apps", "Deployment", "deployments")
 };
 
 fn fill_in(spec: &mut Map<String, Value>) {

@@ -50,7 +50,7 @@ pub(super) static STATEFUL_SET: Kind = Kind {
         found
     },
     cells: show,
-    ..Kind::named("apps", "StatefulSet", "statefulsets")
+    ..Kind::new("apps", "StatefulSet", "statefulsets")
 };
 
 /// Drops the field `maxUnavailable` of a rolling update, because that feature is disabled.

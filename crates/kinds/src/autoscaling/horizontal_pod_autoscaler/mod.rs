@@ -38,7 +38,7 @@ pub(super) static HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
         }
     },
     cells: cells::show,
-    ..Kind::named("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+    ..Kind::new("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 };
 
 /// Converts between fields and the annotations that represent fields.

@@ -36,7 +36,7 @@ pub(super) static CRON_JOB: Kind = Kind {
         template::warnings_at(object, TEMPLATE)
     },
     cells: show,
-    ..Kind::named("batch", "CronJob", "cronjobs")
+    ..Kind::new("batch", "CronJob", "cronjobs")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

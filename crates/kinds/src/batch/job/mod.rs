@@ -34,7 +34,7 @@ pub(super) static JOB: Kind = Kind {
     validate_status: validation::job_status,
     warnings: template::warnings_of_changed_generation,
     cells: show,
-    ..Kind::named("batch", "Job", "jobs")
+    ..Kind::new("batch", "Job", "jobs")
 };
 
 /// Selects a Job's Pods by its UID, and labels them, unless its writer manages that.

@@ -12,15 +12,15 @@ use crate::kind::{Admitted, Plugin, Rule};
 pub(super) const RULES: &[Rule] = &[
     Rule {
         validate: validate_approval,
-        ..Rule::of(Plugin::CertificateApproval)
+        ..Rule::new(Plugin::CertificateApproval)
     },
     Rule {
         validate: validate_signing,
-        ..Rule::of(Plugin::CertificateSigning)
+        ..Rule::new(Plugin::CertificateSigning)
     },
     Rule {
         validate: validate_subject,
-        ..Rule::of(Plugin::CertificateSubjectRestriction)
+        ..Rule::new(Plugin::CertificateSubjectRestriction)
     },
 ];
 
@@ -54,7 +54,7 @@ fn require_right(admitted: &Admitted<'_>, verb: &str, request: &Value) -> Result
     let signer = signer_name(request);
     let domain = signer.split('/').next().unwrap_or_default();
     let is_allowed = [signer.to_owned(), format!("{domain}/*")].iter().any(|name| {
-        let right = Right::resource(verb, "certificates.k8s.io", "*", "signers").named(name);
+        let right = Right::resource(verb, "certificates.k8s.io", "*", "signers").with_name(name);
         admitted.rights.authorize(admitted.request.user, &right).allowed
     });
     if is_allowed {

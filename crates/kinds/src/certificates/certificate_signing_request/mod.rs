@@ -29,7 +29,7 @@ pub(super) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
     validate_part: |new, live, subresource| Some(validation::update(new, live, subresource)),
     admission: admission::RULES,
     cells: show,
-    ..Kind::named(
+    ..Kind::new(
         "certificates.k8s.io",
         "CertificateSigningRequest",
         "certificatesigningrequests",

@@ -25,7 +25,7 @@ pub(in crate::core_group) static LIMIT_RANGE: Kind = Kind {
     },
     prepare_create: name_if_nameless,
     validate,
-    ..Kind::named("", "LimitRange", "limitranges")
+    ..Kind::new("", "LimitRange", "limitranges")
 };
 
 /// Names an object without a name with a UUID.

@@ -31,7 +31,7 @@ pub(super) static PERSISTENT_VOLUME: Kind = Kind {
     validate_update: validation::volume_update,
     warnings: |object, _| warnings::list_warnings(object),
     cells: show,
-    ..Kind::named("", "PersistentVolume", "persistentvolumes")
+    ..Kind::new("", "PersistentVolume", "persistentvolumes")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

@@ -13,15 +13,15 @@ use crate::schema::resources::Resources;
 pub(super) const RULES: &[Rule] = &[
     Rule {
         validate: validate_ranges,
-        ..Rule::of(Plugin::LimitRanger)
+        ..Rule::new(Plugin::LimitRanger)
     },
     Rule {
         mutate: set_default_class,
-        ..Rule::of(Plugin::DefaultStorageClass)
+        ..Rule::new(Plugin::DefaultStorageClass)
     },
     Rule {
         validate: validate_growth,
-        ..Rule::of(Plugin::PersistentVolumeClaimResize)
+        ..Rule::new(Plugin::PersistentVolumeClaimResize)
     },
 ];
 

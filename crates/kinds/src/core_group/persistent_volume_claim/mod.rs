@@ -24,7 +24,7 @@ pub(super) static PERSISTENT_VOLUME_CLAIM: Kind = Kind {
     admission: admission::RULES,
     is_counted_by_plural: true,
     usage: Some(usage::USAGE),
-    ..Kind::named("", "PersistentVolumeClaim", "persistentvolumeclaims")
+    ..Kind::new("", "PersistentVolumeClaim", "persistentvolumeclaims")
 };
 
 fn settle_source(object: &mut Value, live: Option<&Value>) {

@@ -7,7 +7,7 @@ use crate::table::{cells, duration};
 
 /// Shows the table cells of a Pod.
 pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    let state = PodState::of(object);
+    let state = PodState::from_pod(object);
     let mut restarts = state.restarts.to_string();
     if state.restarts != 0 && !state.last_restart.is_empty() {
         restarts = format!(
@@ -56,7 +56,7 @@ struct PodState {
 }
 
 impl PodState {
-    fn of(pod: &Value) -> Self {
+    fn from_pod(pod: &Value) -> Self {
         let phase = cells::get_text(pod, "/status/phase");
         let conditions = cells::list_items(pod, "/status/conditions");
         let mut state = Self {

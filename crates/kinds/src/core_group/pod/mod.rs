@@ -72,7 +72,7 @@ pub(super) static POD: Kind = Kind {
     admission: admission::RULES,
     is_counted_by_plural: true,
     usage: Some(usage::USAGE),
-    ..Kind::named("", "Pod", "pods")
+    ..Kind::new("", "Pod", "pods")
 };
 
 fn prepare_create(request: &Request<'_>, pod: &mut Value) {

@@ -17,7 +17,7 @@ pub(super) static RESOURCE_QUOTA: Kind = Kind {
     validate_status: |value, _, errors| validation::quota_status(value, errors),
     cells: show,
     is_counted_by_plural: true,
-    ..Kind::named("", "ResourceQuota", "resourcequotas")
+    ..Kind::new("", "ResourceQuota", "resourcequotas")
 };
 
 fn show(object: &Value, now: Timestamp) -> Vec<Value> {

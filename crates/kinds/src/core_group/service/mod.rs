@@ -44,7 +44,7 @@ pub(super) static SERVICE: Kind = Kind {
     cells: cells::show,
     is_counted_by_plural: true,
     usage: Some(usage::USAGE),
-    ..Kind::named("", "Service", "services")
+    ..Kind::new("", "Service", "services")
 };
 
 fn check_create(request: &Request<'_>, object: &Value) -> Vec<FieldError> {

@@ -31,7 +31,7 @@ pub(super) static ENDPOINT_SLICE: Kind = Kind {
             .collect()
     },
     cells: show,
-    ..Kind::named("discovery.k8s.io", "EndpointSlice", "endpointslices")
+    ..Kind::new("discovery.k8s.io", "EndpointSlice", "endpointslices")
 };
 
 /// Removes the field that version 1 keeps only for older objects.

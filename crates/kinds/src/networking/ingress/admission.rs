@@ -8,7 +8,7 @@ use crate::object::ObjectExt as _;
 /// The rules.
 pub(super) const RULES: &[Rule] = &[Rule {
     mutate: set_default_class,
-    ..Rule::of(Plugin::DefaultIngressClass)
+    ..Rule::new(Plugin::DefaultIngressClass)
 }];
 
 const CLASS: &str = "kubernetes.io/ingress.class";

@@ -20,7 +20,7 @@ pub(super) static INGRESS: Kind = Kind {
     warnings: list_warnings,
     admission: admission::RULES,
     cells: show,
-    ..Kind::named("networking.k8s.io", "Ingress", "ingresses")
+    ..Kind::new("networking.k8s.io", "Ingress", "ingresses")
 };
 
 fn list_warnings(ingress: &Value, live: Option<&Value>) -> Vec<String> {

@@ -12,7 +12,7 @@ fn shared_lane_that_mints_an_administrator_is_reported() {
             is_protected,
         };
         world.run();
-        assert!(world.admitted().is_some(), "a report stops no lane");
+        assert!(world.read_admitted().is_some(), "a report stops no lane");
         let reasons: Vec<&str> = world.events.iter().map(|(reason, _)| reason.as_str()).collect();
         assert_eq!(reasons == ["LaneMintsAdministrator"], is_reported, "{reasons:?}");
         assert_eq!(world.snapshot.memory.shared_minting().is_some(), is_reported);

@@ -34,7 +34,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(300);
 /// The time until a refused step is tried again.
 const RETRY: Duration = Duration::from_secs(10);
 /// The time until the next step after the status reports that a key is gone.
-const SAID: Duration = Duration::from_secs(1);
+const REPORT_DELAY: Duration = Duration::from_secs(1);
 /// The most steps for one source between two looks at the clock. Only a source whose objects another writer changes needs more.
 const STEPS: u32 = 8;
 /// The steps of these that may wait for an API server that doesn't know yet the objects it has just stored.
@@ -215,7 +215,7 @@ pub(super) fn find_next_time(snapshot: &Snapshot, now: Timestamp) -> Option<Time
         return None;
     }
     let due = |case: &Case<'_>| match case.find_facts() {
-        Some(_) if case.is_gone_unreported() => add_duration(now, SAID),
+        Some(_) if case.is_gone_unreported() => add_duration(now, REPORT_DELAY),
         Some(facts) => add_duration(facts.at, facts.find_pause()),
         None => add_duration(now, RETRY),
     };

@@ -80,7 +80,7 @@ fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
 
 /// A watch reports no such object, and another client has created it since.
 #[test]
-fn what_no_watch_has_told_of_yet_is_not_taken_from_who_made_it() {
+fn an_object_that_no_watch_has_reported_yet_stays_with_its_creator() {
     let all = make_builds(&[("1", &[("one", &["x"]), ("two", &["x"]), ("three", &["y"])])]);
     let mut play = Play::new(all, &[]);
     play.set_source("1");

@@ -98,7 +98,7 @@ impl Play {
                 settings: Default::default(),
                 least_interval: Default::default(),
                 strict_sops: false,
-                attempt: Attempt::begin(now, &kustomization),
+                attempt: Attempt::new(now, &kustomization),
                 memory: Memory::default(),
                 kustomization,
             };
@@ -227,7 +227,7 @@ impl Play {
         let party = self.parties.get_mut(name).unwrap();
         // No two attempts begin at the same time.
         self.now += SignedDuration::from_nanos(1);
-        party.snapshot.attempt = Attempt::begin(self.now, &party.snapshot.kustomization);
+        party.snapshot.attempt = Attempt::new(self.now, &party.snapshot.kustomization);
         party.snapshot.kinds.clear();
         party.survey = None;
         party.done = false;
@@ -279,7 +279,7 @@ impl Play {
         match step {
             Step::Ask(Request::ResolveKinds(kinds)) => {
                 for kind in kinds {
-                    snapshot.take(Answer::Kind(kind.clone(), self.world.find_kind(kind)));
+                    snapshot.record_answer(Answer::Kind(kind.clone(), self.world.find_kind(kind)));
                 }
             }
             Step::Render(request) => {
@@ -292,29 +292,29 @@ impl Play {
                     confidential: false,
                 };
                 let objects = objects.iter().map(object).collect();
-                snapshot.attempt.rendered = Some(Rendered::of(request, Ok(objects), Vec::new()));
+                snapshot.attempt.rendered = Some(Rendered::new(request, Ok(objects), Vec::new()));
             }
             Step::Ask(Request::Read(target)) => {
                 party.read.insert(target.id.clone());
-                let implied = snapshot.take(Answer::Live(target.id.clone(), self.world.read(&target.id)));
+                let implied = snapshot.record_answer(Answer::Live(target.id.clone(), self.world.read(&target.id)));
                 snapshot.live.extend(implied);
             }
             Step::Ask(Request::DryRun(apply)) => {
                 let answer = self.world.dry_run(apply);
-                snapshot.take(Answer::DryRun(apply.id.clone(), answer));
+                snapshot.record_answer(Answer::DryRun(apply.id.clone(), answer));
             }
             Step::Ask(Request::Apply(apply)) => {
                 party.applied.insert(apply.id.clone());
                 let answer = self.world.apply(apply, self.now);
-                snapshot.take(Answer::Applied(apply.id.clone(), answer));
+                snapshot.record_answer(Answer::Applied(apply.id.clone(), answer));
             }
             Step::Ask(Request::Delete(delete)) => {
                 let answer = self.world.delete(delete);
-                snapshot.take(Answer::Deleted(delete.target.id.clone(), answer));
+                snapshot.record_answer(Answer::Deleted(delete.target.id.clone(), answer));
             }
             Step::Ask(Request::FindClaims(namespace)) => {
                 let answer = self.world.find_claims(namespace);
-                snapshot.take(Answer::Claims(namespace.clone(), answer));
+                snapshot.record_answer(Answer::Claims(namespace.clone(), answer));
             }
             Step::Survey(request) => party.survey = Some(request.clone()),
             Step::ReadHere(_)

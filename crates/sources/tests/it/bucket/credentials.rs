@@ -49,7 +49,7 @@ async fn requests_are_signed_for_the_region_of_the_bucket() {
 }
 
 #[tokio::test]
-async fn who_is_refused_is_told_why() {
+async fn a_refusal_is_reported_with_its_cause() {
     let mut stand = Stand::new().await;
     stand.put(&[("a", "1")]);
     stand.require_keys("us-east-1");

@@ -243,7 +243,7 @@ async fn keys_that_lead_elsewhere_are_refused() {
 }
 
 #[tokio::test]
-async fn objects_are_what_they_are_said_to_be() {
+async fn objects_must_match_the_listing() {
     let mut stand = Stand::new().await;
     stand.put(&[("a", "one")]);
     let is_a = |request: &RecordedRequest| request.target == "/apps/a";

@@ -17,7 +17,7 @@ use tenure_sources::{
     fetch_bucket,
 };
 
-use crate::bed::{secret, unlimited};
+use crate::bed::{make_unlimited_budget, secret};
 
 const BUCKET: &str = "apps";
 
@@ -38,7 +38,7 @@ impl Stand {
 
     fn with(server: BucketServer, scheme: &str) -> Self {
         let folder = TempDir::new().unwrap();
-        let store = ArtifactStore::open(folder.path().join("artifacts"), unlimited()).unwrap();
+        let store = ArtifactStore::open(folder.path().join("artifacts"), make_unlimited_budget()).unwrap();
         let allow = vec![format!("{scheme}://{}", server.address()).parse().unwrap()];
         Self {
             folder,

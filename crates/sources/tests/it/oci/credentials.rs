@@ -76,7 +76,7 @@ async fn credentials_are_shown_as_the_registry_asks() {
 
 /// After too many failed logins a server blocks an address. Its answer then says nothing about the credentials.
 #[tokio::test]
-async fn who_is_kept_out_is_not_told_that_the_credentials_are_refused() {
+async fn a_blocked_address_is_not_reported_as_refused_credentials() {
     let mut stand = Stand::new().await;
     stand.push("latest", &[("a.yaml", "a")]);
     let own = stand.host();

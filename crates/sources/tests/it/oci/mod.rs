@@ -21,7 +21,7 @@ use tenure_sources::{
     fetch_artifact,
 };
 
-use crate::bed::unlimited;
+use crate::bed::make_unlimited_budget;
 
 struct Stand {
     folder: TempDir,
@@ -37,7 +37,7 @@ impl Stand {
     async fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let server = RegistryServer::start().await.unwrap();
-        let store = ArtifactStore::open(folder.path().join("artifacts"), unlimited()).unwrap();
+        let store = ArtifactStore::open(folder.path().join("artifacts"), make_unlimited_budget()).unwrap();
         let allow = vec![format!("http://{}", server.address()).parse().unwrap()];
         Self {
             folder,

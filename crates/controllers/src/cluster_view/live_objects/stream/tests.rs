@@ -124,7 +124,7 @@ fn id() -> ObjectId {
 /// Regression: a Kustomization waited until its timeout for another one to take an object over, although that had happened. The other's answer was
 /// known to the stream that both share before the watch reported it.
 #[test]
-fn what_one_is_answered_others_are_told() {
+fn an_answer_to_one_reconciler_notifies_the_others() {
     let stage = Stage::set();
     let other = Key::new(tenure_api::Kustomization::KIND, "team", "other");
     stage.answered_to(&other, 5, "five");
@@ -163,7 +163,7 @@ fn a_stream_never_goes_back() {
 }
 
 #[test]
-fn what_only_an_answer_told_of_vanishes_with_the_next_list() {
+fn an_object_known_only_from_an_answer_vanishes_with_the_next_list() {
     let stage = Stage::set();
     stage.send_synced(4);
     stage.check(None, true);

@@ -84,7 +84,7 @@ impl Scene {
 }
 
 /// Returns the next message of the hub to the Pod.
-async fn hear(pod: &mut PodStream) -> ToPod {
+async fn receive_message(pod: &mut PodStream) -> ToPod {
     loop {
         match read_part::<ToPod>(pod).await.unwrap() {
             Some(Part::Own(word)) => return word,
@@ -95,27 +95,27 @@ async fn hear(pod: &mut PodStream) -> ToPod {
 }
 
 /// Sends one part as a Pod.
-async fn say(pod: &mut PodStream, kind: u8, body: &[u8]) {
+async fn send_part(pod: &mut PodStream, kind: u8, body: &[u8]) {
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
     pod.write_all(&[&length[..], &[kind], body].concat()).await.unwrap();
 }
 
-async fn say_own(pod: &mut PodStream, word: &FromPod) {
-    say(pod, 0, &serde_json::to_vec(word).unwrap()).await;
+async fn send_own(pod: &mut PodStream, word: &FromPod) {
+    send_part(pod, 0, &serde_json::to_vec(word).unwrap()).await;
 }
 
-async fn say_as_lane(pod: &mut PodStream, frame: &FromLane) {
+async fn send_as_lane(pod: &mut PodStream, frame: &FromLane) {
     let mut bytes = Vec::new();
     write_frame(&mut bytes, frame).await.unwrap();
-    say(pod, 1, &bytes[4..]).await;
+    send_part(pod, 1, &bytes[4..]).await;
 }
 
-/// Lets a Pod begin and say that it is alive. Returns a time before its last acknowledgement.
+/// Lets a Pod begin and report that it is alive. Returns a time before its last acknowledgement.
 async fn begin_in(pod: &mut PodStream, events: &mut mpsc::Receiver<ProcessEvent>) -> Instant {
-    assert!(matches!(hear(pod).await, ToPod::Begin(_)));
+    assert!(matches!(receive_message(pod).await, ToPod::Begin(_)));
     let before = Instant::now();
-    say_own(pod, &FromPod::Alive(1)).await;
-    assert!(matches!(hear(pod).await, ToPod::Heard(1)));
+    send_own(pod, &FromPod::Alive(1)).await;
+    assert!(matches!(receive_message(pod).await, ToPod::Received(1)));
     assert_eq!(events.recv().await, Some(ProcessEvent::Started));
     before
 }
@@ -138,15 +138,15 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
         name: "infra".to_owned(),
         turnover: Default::default(),
     };
-    say_as_lane(&mut pod, &turnover).await;
-    say_as_lane(
+    send_as_lane(&mut pod, &turnover).await;
+    send_as_lane(
         &mut pod,
         &FromLane::Left {
             namespace: "mauve".to_owned(),
         },
     )
     .await;
-    say(&mut pod, 2, &[0; 100]).await;
+    send_part(&mut pod, 2, &[0; 100]).await;
     let wants = FromPod::Wants {
         number: 3,
         reference: Reference {
@@ -157,16 +157,16 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
         },
         digest: "sha256:0".to_owned(),
     };
-    say_own(&mut pod, &wants).await;
+    send_own(&mut pod, &wants).await;
     assert!(
-        matches!(hear(&mut pod).await, ToPod::Refused { number: 3, refusal } if refusal.failure == ConnectFailure::Denied)
+        matches!(receive_message(&mut pod).await, ToPod::Refused { number: 3, refusal } if refusal.failure == ConnectFailure::Denied)
     );
     // A lane in a Pod gets its token from the relay, and none here.
     let question = FromLane::Question {
         number: 9,
         question: crate::lane_protocol::messages::Question::Token { refused: false },
     };
-    say_as_lane(&mut pod, &question).await;
+    send_as_lane(&mut pod, &question).await;
     loop {
         let Some(Part::Lane(frame)) = read_part::<ToPod>(&mut pod).await.unwrap() else {
             continue;
@@ -181,14 +181,14 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
     }
     assert!(scene.lane.outgoing.has_namespace("green"));
     // An unreadable message is a violation.
-    say(&mut pod, 1, b"{\"Obey\":\"pass\"}").await;
+    send_part(&mut pod, 1, b"{\"Obey\":\"pass\"}").await;
     let killed = events.recv().await;
     assert!(
         matches!(killed, Some(ProcessEvent::Killed(ExitCause::Misspoke(_)))),
         "{killed:?}"
     );
     // The hub waits until the Pod's lane has ended.
-    say_own(&mut pod, &FromPod::Ended(PodEnd::Exited(1))).await;
+    send_own(&mut pod, &FromPod::Ended(PodEnd::Exited(1))).await;
     assert!(matches!(events.recv().await, Some(ProcessEvent::Ended(_))));
     assert!(lock(&scene.lane.pod.unconfirmed).is_none());
 }
@@ -201,7 +201,7 @@ async fn a_second_pod_waits_until_the_first_can_not_go_on() {
     let (mut events, _kill) = scene.attend();
     begin_in(&mut first, &mut events).await;
     // A Pod that ends in good order leaves nothing to wait for.
-    say_own(&mut first, &FromPod::Ended(PodEnd::Signalled(9))).await;
+    send_own(&mut first, &FromPod::Ended(PodEnd::Signalled(9))).await;
     assert_eq!(events.recv().await, Some(ProcessEvent::Ended(ExitCause::Signalled(9))));
     let mut second = scene.connect(account, "two").await.unwrap();
     let (mut events, _kill) = scene.attend();
@@ -222,7 +222,7 @@ async fn a_second_pod_waits_until_the_first_can_not_go_on() {
     kill.cancel();
     let mut rest = Vec::new();
     third.read_to_end(&mut rest).await.unwrap();
-    say_own(&mut third, &FromPod::Ended(PodEnd::Alone)).await;
+    send_own(&mut third, &FromPod::Ended(PodEnd::Alone)).await;
     assert_eq!(events.recv().await, Some(ProcessEvent::Ended(ExitCause::HungUp)));
     // The same Pod again: its previous lane has ended.
     third = scene.connect(account, "three").await.unwrap();

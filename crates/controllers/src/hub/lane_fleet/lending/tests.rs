@@ -80,12 +80,12 @@ impl Scene {
         if kind == GitRepository::KIND.name {
             shard
                 .caches
-                .of::<GitRepository>()
+                .get::<GitRepository>()
                 .observe(serde_json::from_value(object).unwrap());
         } else {
             shard
                 .caches
-                .of::<Kustomization>()
+                .get::<Kustomization>()
                 .observe(serde_json::from_value(object).unwrap());
         }
         let entry = self

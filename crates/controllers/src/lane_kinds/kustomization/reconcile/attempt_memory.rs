@@ -30,7 +30,7 @@ impl KustomizationReconciler {
             };
         }
         self.object_memory
-            .take(&lane.limits.name, Instant::now() + MEMORY_WAIT)
+            .reserve_memory(&lane.limits.name, Instant::now() + MEMORY_WAIT)
             .await;
         if let (Some(snapshot), Some(answers)) = (&mut self.snapshot, self.suspended.take()) {
             let bytes = answers.bytes();
@@ -66,7 +66,7 @@ impl KustomizationReconciler {
                     }
                     return None;
                 }
-                SuspendedAttempt::take(attempt)
+                SuspendedAttempt::take_from(attempt)
             };
             self.suspended = lane.limits.turns.run(bytes, suspended).await;
         }

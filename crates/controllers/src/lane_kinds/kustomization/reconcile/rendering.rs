@@ -16,7 +16,7 @@ impl KustomizationReconciler {
     /// Checks whether the files of an artifact are the same as in the last rendering.
     pub(super) async fn is_same_in(&self, artifact_digest: &str, kustomization: &Kustomization) -> bool {
         let Some(seen) = &self.seen else { return false };
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let references = ReferencedObjects::new(&self.shard, &placement, &self.borrowed_objects);
         let Some((shard, source)) = observe::find_source(&self.shard, references, kustomization) else {
             return false;
@@ -55,7 +55,7 @@ impl KustomizationReconciler {
             snapshot.attempt.rendered = Some(begun);
             return;
         }
-        let placement = self.shard.place().await;
+        let placement = self.shard.read_placement().await;
         let references = ReferencedObjects::new(&self.shard, &placement, &self.borrowed_objects);
         let Some((shard, source)) = observe::find_source(&self.shard, references, kustomization) else {
             return;
@@ -73,11 +73,11 @@ impl KustomizationReconciler {
         let Some(snapshot) = &mut self.snapshot else { return };
         if matches!(next, Next::Done(_)) {
             let rendered = snapshot.attempt.rendered.take();
-            if let Some(rendered) = rendered.and_then(StoredRendering::keep) {
+            if let Some(rendered) = rendered.and_then(StoredRendering::from_success) {
                 self.rendered = Some(rendered);
             }
         }
-        self.room = self.shard.context.renderer.keep(&lane.limits, self.room.take());
+        self.room = self.shard.context.renderer.reserve_kept(&lane.limits, self.room.take());
         if self.room.is_some() {
             return;
         }

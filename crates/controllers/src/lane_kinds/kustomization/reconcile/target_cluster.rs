@@ -63,7 +63,7 @@ impl KustomizationReconciler {
         let requests = [Request::Read(target.clone())];
         for answer in execute_steps(&clients, &client, &requests, deadline, None).await {
             if let Answer::Live(id, live) = answer {
-                self.local_objects.take(id, live);
+                self.local_objects.store_answer(id, live);
             }
         }
         true
@@ -84,7 +84,7 @@ impl KustomizationReconciler {
 
     /// Switches to the cluster of a plan. Returns false if facts of another cluster were in use before. While the cluster is unknown, nothing is
     /// switched.
-    pub(super) async fn enter(
+    pub(super) async fn switch_cluster(
         &mut self,
         target: Option<&Target>,
         account: &ServiceAccount,

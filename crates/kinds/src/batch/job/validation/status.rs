@@ -30,7 +30,7 @@ struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of(object: &'a Value) -> Self {
+    fn from_object(object: &'a Value) -> Self {
         let status = object.get("status").unwrap_or(&NOTHING);
         Self {
             status,
@@ -53,7 +53,7 @@ impl<'a> Facts<'a> {
 /// Checks the update of a status. Most invalid values are an error only if they change.
 pub(crate) fn job_status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("status");
-    let (now, then) = (Facts::of(value), Facts::of(old));
+    let (now, then) = (Facts::from_object(value), Facts::from_object(old));
     let spec = value.get("spec").unwrap_or(&NOTHING);
     for field in ["active", "succeeded", "failed", "ready", "terminating"] {
         non_negative(now.status, field, &path, errors);

@@ -15,26 +15,26 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         mutate: limit_range::mutate,
         validate: limit_range::validate,
-        ..Rule::of(Plugin::LimitRanger)
+        ..Rule::new(Plugin::LimitRanger)
     },
     Rule {
         awaits: service_account::object_to_await,
         mutate: service_account::mutate,
         validate: service_account::validate,
-        ..Rule::of(Plugin::ServiceAccount)
+        ..Rule::new(Plugin::ServiceAccount)
     },
     Rule {
         mutate: priority::mutate,
-        ..Rule::of(Plugin::Priority)
+        ..Rule::new(Plugin::Priority)
     },
     Rule {
         mutate: tolerations::mutate,
-        ..Rule::of(Plugin::DefaultTolerationSeconds)
+        ..Rule::new(Plugin::DefaultTolerationSeconds)
     },
     Rule {
         mutate: runtime_class::mutate,
         validate: runtime_class::validate,
-        ..Rule::of(Plugin::RuntimeClass)
+        ..Rule::new(Plugin::RuntimeClass)
     },
 ];
 

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_already_is_left_out() {
+    fn duplicate_tolerations_are_left_out() {
         let narrow = json!({"key": "a", "operator": "Equal", "value": "v", "effect": "NoSchedule"});
         let wide = json!({"key": "a", "operator": "Exists"});
         let other = json!({"key": "b", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5});

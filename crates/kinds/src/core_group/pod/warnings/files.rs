@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_anothers_place_is_told_in_the_order_of_the_list() {
+    fn overlapping_paths_are_reported_in_the_order_of_the_list() {
         assert_eq!(
             list_warnings(&["b", "a/b/c", "a-b", "a/b/d", "a/b", "", "a/b/c/"]),
             [
@@ -146,7 +146,7 @@ mod tests {
         let same = list_warnings(&vec!["same"; 60_000]).len();
         assert!(
             (MOST_TEXTS..2 * MOST_TEXTS).contains(&same),
-            "no more is said than is sent: {same}"
+            "the warnings are longer than a response may be: {same}"
         );
     }
 }

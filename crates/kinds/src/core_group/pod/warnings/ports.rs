@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn collisions_are_told_in_the_order_of_the_list() {
+    fn collisions_are_reported_in_the_order_of_the_list() {
         let all = vec![
             port("1.1.1.1", 1),
             port("2.2.2.2", 1),
@@ -158,7 +158,7 @@ mod tests {
         let same = list_warnings(vec![port("", 1); 60_000]);
         assert!(
             (MOST_TEXTS..2 * MOST_TEXTS).contains(&same.len()),
-            "no more is said than is sent: {}",
+            "the warnings are longer than a response may be: {}",
             same.len()
         );
     }
