@@ -130,12 +130,12 @@ async fn namespaces_of_one_tenant_have_one_share() {
     let turns = |namespace: &str| fairness.step_limiter(&account(namespace, "x")).expect("turns");
     let _taken = turns("blue-1").acquire_permits().await;
     let (blue, green) = (turns("blue-2"), turns("green"));
-    let other = blue.take();
+    let other = blue.acquire_permits();
     assert!(
         futures::poll!(Box::pin(other).as_mut()).is_pending(),
         "one for a tenant"
     );
-    let green = green.take();
+    let green = green.acquire_permits();
     assert!(futures::poll!(Box::pin(green).as_mut()).is_ready());
     let _held = fairness.account(&account("blue-1", "x")).try_charge(10);
     assert!(fairness.account(&account("blue-2", "x")).try_charge(10).is_none());

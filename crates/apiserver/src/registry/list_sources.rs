@@ -217,7 +217,7 @@ mod tests {
         let mut source = chosen_source(&[10, 10, 10, 500, 1]);
         let mut taken = || {
             source
-                .take(20)
+                .take_entries(20)
                 .iter()
                 .map(|entry| entry.bytes.len())
                 .collect::<Vec<_>>()

@@ -180,7 +180,7 @@ impl Shown {
             }
         }
         match self {
-            Self::Json(value) => of(value),
+            Self::Json(value) => weigh_value(value),
             Self::Verbatim(text) => text.len(),
             Self::Omitted => 0,
         }

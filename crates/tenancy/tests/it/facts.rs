@@ -181,7 +181,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
         }
         let tenancy = facts.to_tenancy_facts();
         let again = FactIndex::from_facts(&tenancy);
-        assert!(Answers::collect(&facts) == Answers::of(&again));
+        assert!(Answers::collect(&facts) == Answers::collect(&again));
         for name in NAMESPACES {
             assert_eq!(tenancy.find_placement(name), facts.find_placement(name));
             assert_eq!(tenancy.find_termination(name), facts.find_termination(name));
