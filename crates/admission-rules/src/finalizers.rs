@@ -31,7 +31,7 @@ pub(super) const REMEDY: &str = "leave it as it is, or ask an administrator (ver
 
 /// Checks whether an object has Tenure's label.
 pub(super) fn is_managed(object: &Value) -> bool {
-    ObjectView::of(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+    ObjectView::new(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
 /// Checks whether Tenure writes objects of this resource in tenants' namespaces. A new one may have the label before Tenure takes
@@ -115,7 +115,7 @@ fn refuse(case: Case<'_>, tenant: &str, everywhere: &Question<'_>, why: String) 
 /// Returns the first label by which Tenure knows the object, or its owners, if a request changes
 /// it.
 fn find_changed(old: &Value, new: &Value) -> Option<&'static str> {
-    let label = |object: &Value, key: &str| ObjectView::of(object).find_label(key).unwrap_or_default().to_owned();
+    let label = |object: &Value, key: &str| ObjectView::new(object).find_label(key).unwrap_or_default().to_owned();
     let owners = |object: &Value| {
         let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         owners.cloned().unwrap_or_default()

@@ -52,7 +52,7 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     let Some(kustomization) = case.find("kustomize.toolkit.fluxcd.io", "kustomizations", namespace, name) else {
         return Ok(());
     };
-    let kustomization = ObjectView::of(&kustomization);
+    let kustomization = ObjectView::new(&kustomization);
     if !is_at_work(kustomization) || is_its_account(case, namespace, kustomization) {
         return Ok(());
     }
@@ -64,7 +64,7 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         return Ok(());
     }
     let surface = find_surface(case, namespace, kustomization);
-    let surface = surface.as_ref().map(|surface| ObjectView::of(surface));
+    let surface = surface.as_ref().map(|surface| ObjectView::new(surface));
     if surface.is_some_and(is_resting) {
         return Ok(());
     }
@@ -195,7 +195,7 @@ fn describe(
     let source = source.filter(|_| source_namespace == namespace);
     let url = source
         .as_ref()
-        .and_then(|source| ObjectView::of(source).find_text("/spec/url"));
+        .and_then(|source| ObjectView::new(source).find_text("/spec/url"));
     match url {
         Some(url) => text.push_str(&format!(", {}", shorten_object_text(&SourceUrl::new(url).shown()))),
         None => text.push_str(&format!(", {kind} {source_namespace}/{source_name}")),

@@ -167,5 +167,5 @@ impl<'a> Request<'a> {
 
 /// Returns the metadata of an object, as far as it is readable. Invalid metadata counts as empty.
 pub(crate) fn read_metadata(object: &Value) -> ObjectMeta {
-    ObjectView::of(object).read_metadata()
+    ObjectView::new(object).read_metadata()
 }

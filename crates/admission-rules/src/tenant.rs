@@ -132,7 +132,7 @@ fn judge_record(case: Case<'_>) -> Result<(), Refusal> {
 
 /// Returns names and uids in their order, and whether the status counts as a record.
 fn read_record(tenant: &Value) -> (Vec<(&str, &str)>, bool) {
-    let tenant = ObjectView::of(tenant);
+    let tenant = ObjectView::new(tenant);
     let spaces = tenant.list_views("/status/spaces");
     let has_begun = tenant.find_condition(condition::NAMESPACES_RECORDED).is_some();
     (

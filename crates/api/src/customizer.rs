@@ -133,7 +133,7 @@ pub fn make_rights_in(namespace: &str, profile: Profile) -> Value {
 /// deleted.
 #[must_use]
 pub fn is_own(found: &Value) -> bool {
-    let is_ours = ObjectView::of(found).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
+    let is_ours = ObjectView::new(found).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
     is_ours && found.get("subjects").is_none_or(names_account)
 }
 

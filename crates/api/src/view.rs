@@ -32,7 +32,7 @@ pub struct StatedCondition<'a> {
 impl<'a> ObjectView<'a> {
     /// Returns a view of an object.
     #[must_use]
-    pub fn of(object: &'a Value) -> Self {
+    pub fn new(object: &'a Value) -> Self {
         Self(object)
     }
 
@@ -87,7 +87,7 @@ impl<'a> ObjectView<'a> {
 
     /// Returns views of the elements of the list at a path.
     pub fn list_views(self, path: &str) -> impl Iterator<Item = Self> + use<'a> {
-        self.list(path).iter().map(Self::of)
+        self.list(path).iter().map(Self::new)
     }
 
     /// Returns the texts in the list at a path.
@@ -166,7 +166,7 @@ mod tests {
             "spec": { "replicas": 3, "suspend": true, "list": ["a", 1, { "name": "b" }] },
             "status": { "conditions": [{ "type": "Ready", "status": "True", "message": 4, "observedGeneration": 2 }, 5] },
         });
-        let view = ObjectView::of(&object);
+        let view = ObjectView::new(&object);
         assert_eq!((view.read_text("/metadata/name"), view.read_text("/spec")), ("a", ""));
         assert_eq!(
             (view.find_text("/none"), view.find_text("/spec/replicas")),

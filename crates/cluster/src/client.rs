@@ -492,7 +492,7 @@ fn set(body: &mut Value, key: &str, value: Value) {
 /// Returns the text of a field that every object must have.
 fn require_text<'a>(object: &'a Value, path: &str) -> Result<&'a str, ClusterError> {
     let field = || path.trim_start_matches('/').replace('/', ".");
-    ObjectView::of(object)
+    ObjectView::new(object)
         .find_text(path)
         .ok_or_else(|| ClusterError::Request {
             what: "an object".to_owned(),
@@ -505,5 +505,5 @@ pub(crate) fn require_name(object: &Value) -> Result<&str, ClusterError> {
 }
 
 pub(crate) fn read_namespace(object: &Value) -> &str {
-    ObjectView::of(object).read_text("/metadata/namespace")
+    ObjectView::new(object).read_text("/metadata/namespace")
 }

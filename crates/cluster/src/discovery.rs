@@ -127,7 +127,7 @@ impl Discovery {
         for document in documents {
             if let Some(groups) = document.get("items").and_then(Value::as_array) {
                 for group in groups {
-                    discovery.add_aggregated(ObjectView::of(group));
+                    discovery.add_aggregated(ObjectView::new(group));
                 }
             } else if let Some(groups) = versions::read_groups(document) {
                 for (group, versions) in groups {

@@ -62,7 +62,7 @@ pub async fn report_enforcement(
         let Some(noted) = update_status(&status, (part, state), settings, Timestamp::now()) else {
             return Ok(());
         };
-        let version = ObjectView::of(&found).read_text("/metadata/resourceVersion");
+        let version = ObjectView::new(&found).read_text("/metadata/resourceVersion");
         let patch = json!({ "metadata": { "resourceVersion": version }, "status": noted });
         let target = ("", ENFORCEMENT);
         match client

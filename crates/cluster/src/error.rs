@@ -256,7 +256,7 @@ impl ClusterError {
     /// Maps an answer with a status code of 400 or more.
     pub(crate) fn from_answer(identity: &Identity, code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let status: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-        let status = ObjectView::of(&status);
+        let status = ObjectView::new(&status);
         let text = |path: &str| status.read_text(path);
         let mut message = text("/message").to_owned();
         if message.is_empty() {

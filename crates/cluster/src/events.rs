@@ -204,7 +204,7 @@ impl EventRecorder {
         let now = SystemTime::now();
         let message = tenure_api::text::visible(&event.message);
         let message = cut(&message);
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         let uid = view.read_text("/metadata/uid");
         let verdict = history.judge(uid, event, message, now);
         if verdict == Verdict::Count {

@@ -348,7 +348,7 @@ fn deliver_event(
 
 /// Returns the reason why the server ended a watch: its last event is a Status.
 fn describe_end(status: &Value) -> ClusterError {
-    let status = ObjectView::of(status);
+    let status = ObjectView::new(status);
     let code = status.find("/code").and_then(Value::as_u64);
     let message = status.read_text("/message").to_owned();
     match code.and_then(|code| u16::try_from(code).ok()) {

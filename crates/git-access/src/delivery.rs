@@ -136,7 +136,7 @@ pub fn write_access(request: &str, namespace: &str, name: &str, accounts: &BTree
 /// Returns the request for which an object was written, if any.
 #[must_use]
 pub fn find_request(object: &Value) -> Option<&str> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let is_ours = view.find_label(CREDENTIAL_LABEL) == Some(CREDENTIAL_ACCESS)
         && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
     view.find_label(REQUEST_LABEL).filter(|_| is_ours)
@@ -159,7 +159,7 @@ pub fn choose_username(asked_in: &AskedIn) -> Option<String> {
 pub fn belongs_to(object: &Value, request: &str) -> bool {
     match find_request(object) {
         Some(found) => found == request,
-        None => ObjectView::of(object).is_written_by_tenure(),
+        None => ObjectView::new(object).is_written_by_tenure(),
     }
 }
 

@@ -26,7 +26,7 @@ pub fn write_review(namespace: &str) -> Value {
 /// # Errors
 /// The missing right, and the command that grants it.
 pub fn check_review(account: &str, namespace: &str, answer: &Value) -> Result<(), String> {
-    if ObjectView::of(answer).is_true("/status/allowed") {
+    if ObjectView::new(answer).is_true("/status/allowed") {
         return Ok(());
     }
     let subject = account.strip_prefix("system:serviceaccount:").unwrap_or(account);

@@ -75,7 +75,7 @@ pub enum PullSecretAction {
 /// Reads the facts of an account. An account that is being deleted counts: Pods still get its list until it is gone.
 #[must_use]
 pub fn read_account(name: &str, object: Option<&Value>) -> AccountFacts {
-    let state = object.map(ObjectView::of);
+    let state = object.map(ObjectView::new);
     AccountFacts {
         name: name.to_owned(),
         state: state.map(read_state),

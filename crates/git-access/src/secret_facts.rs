@@ -108,7 +108,7 @@ impl Facts {
     /// Reads the metadata. The writer of a Secret may also have forged its managedFields. So times before the creation and in the future are ignored.
     #[must_use]
     pub fn of_metadata(object: &Value, now: Timestamp) -> Self {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         let time = |text: Option<&str>| text.and_then(|text| text.parse::<Timestamp>().ok());
         let made_at = time(view.find_text("/metadata/creationTimestamp"));
         let mut keys = BTreeSet::new();

@@ -27,7 +27,7 @@ pub fn find_neighbour_kind(kind: &str) -> Option<&'static str> {
 /// Describes what the deletion of an object takes along, a line for each part. `neighbours` are the objects of [`find_neighbour_kind`].
 #[must_use]
 pub fn describe_deletion(object: &Value, neighbours: &Neighbours) -> Vec<String> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let mut lines = Vec::new();
     if view.is_being_deleted() {
         lines.push("it is already being deleted, and its finalizers keep it".to_owned());
@@ -94,7 +94,7 @@ fn describe_surface(surface: ObjectView<'_>, kustomizations: &Neighbours) -> Vec
     let name = surface.read_text("/metadata/name");
     let children = all
         .iter()
-        .map(ObjectView::of)
+        .map(ObjectView::new)
         .filter(|kustomization| kustomization.find_label(SURFACE_LABEL) == Some(name));
     let mut lines = Vec::new();
     for child in children {
@@ -147,7 +147,7 @@ fn describe_users(source: ObjectView<'_>, kustomizations: &Neighbours) -> String
     };
     let users: Vec<&str> = all
         .iter()
-        .map(ObjectView::of)
+        .map(ObjectView::new)
         .filter(uses)
         .map(|user| user.read_text("/metadata/name"))
         .collect();
@@ -166,7 +166,7 @@ fn describe_alerts(provider: ObjectView<'_>, alerts: &Neighbours) -> String {
     match alerts {
         Err(why) => format!("the Alerts that use it are unknown: {why}"),
         Ok(all) => {
-            let users = all.iter().map(ObjectView::of);
+            let users = all.iter().map(ObjectView::new);
             let users = users.filter(|alert| alert.read_text("/spec/providerRef/name") == name);
             let users: Vec<&str> = users.map(|alert| alert.read_text("/metadata/name")).collect();
             match users.len() {

@@ -22,7 +22,7 @@ pub fn list_headers(with_namespace: bool) -> Vec<String> {
 /// Returns the time of the last such event, as text. Its order is the order of time for RFC 3339 times of one zone.
 #[must_use]
 pub fn find_last_seen(event: &Value) -> &str {
-    let event = ObjectView::of(event);
+    let event = ObjectView::new(event);
     [
         "/series/lastObservedTime",
         "/lastTimestamp",
@@ -38,7 +38,7 @@ pub fn find_last_seen(event: &Value) -> &str {
 /// Returns the row of an event.
 #[must_use]
 pub fn write_row(event: &Value, with_namespace: bool, now: Timestamp) -> Vec<Cell> {
-    let view = ObjectView::of(event);
+    let view = ObjectView::new(event);
     let object = format!(
         "{}/{}",
         view.read_text("/involvedObject/kind").to_lowercase(),
@@ -67,7 +67,7 @@ pub fn write_row(event: &Value, with_namespace: bool, now: Timestamp) -> Vec<Cel
 /// Writes the age of the last event, and the count of repeated ones: `5m (x3 over 2h)`.
 fn write_times(event: &Value, now: Timestamp) -> String {
     let last = write_time_since(find_last_seen(event), now);
-    let view = ObjectView::of(event);
+    let view = ObjectView::new(event);
     let count = view.find_number("/series/count").or_else(|| view.find_number("/count"));
     match count.filter(|count| *count > 1) {
         None => last,

@@ -60,7 +60,7 @@ fn find_item(items: &[Value], keys: &[KeyField]) -> Option<usize> {
 /// Returns the pointer of a Secret's entry that Git writes as text: the API server moves `stringData` into `data`.
 fn find_text_pointer(object: &Value, path: &FieldPath) -> Option<String> {
     let (first, rest) = path.0.split_first()?;
-    if ObjectView::of(object).read_text("/kind") != "Secret" || *first != PathElement::field("data") {
+    if ObjectView::new(object).read_text("/kind") != "Secret" || *first != PathElement::field("data") {
         return None;
     }
     let mut written = vec![PathElement::field("stringData")];

@@ -139,7 +139,7 @@ impl DescribedState {
     }
 
     fn of_object(object: &Value) -> Self {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         let health = assess_object(object);
         let ready = view.find_condition(condition::READY).unwrap_or_default();
         // A failed attempt that is repeated later has ended.
@@ -192,7 +192,7 @@ impl DescribedState {
 #[must_use]
 pub fn describe_identity(placement: Result<&Placement, &str>, kustomization: &Value, namespace: &str) -> String {
     let named =
-        Some(ObjectView::of(kustomization).read_text("/spec/serviceAccountName")).filter(|name| !name.is_empty());
+        Some(ObjectView::new(kustomization).read_text("/spec/serviceAccountName")).filter(|name| !name.is_empty());
     let placement = match (placement, named) {
         (Ok(placement), _) => placement,
         (Err(why), Some(name)) => {
@@ -216,7 +216,7 @@ pub fn describe_identity(placement: Result<&Placement, &str>, kustomization: &Va
 /// Finds the object that a Kustomization's `sourceRef` names.
 #[must_use]
 pub fn find_source(kustomization: &Value) -> Option<ObjectId> {
-    let view = ObjectView::of(kustomization);
+    let view = ObjectView::new(kustomization);
     let own = view.read_text("/metadata/namespace");
     let id = ObjectId {
         namespace: view

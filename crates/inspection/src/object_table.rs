@@ -203,7 +203,7 @@ impl ObjectTable {
         let has_message = GROUPS.iter().any(|group| selection.group.ends_with(group));
         let mut chosen: Vec<(String, Column)> = Vec::new();
         let (mut ready, mut age, mut message) = (None, None, None);
-        for (index, column) in ObjectView::of(answer).list_views("/columnDefinitions").enumerate() {
+        for (index, column) in ObjectView::new(answer).list_views("/columnDefinitions").enumerate() {
             let header = column.find("/name").map_or_else(String::new, write_cell).to_uppercase();
             let is_shown = column.find_number("/priority").unwrap_or(0) == 0
                 && !(known.is_some() && WIDE_ONLY.contains(&(selection.kind, header.as_str())));
@@ -251,7 +251,7 @@ impl ObjectTable {
     /// Returns the rows of an answer.
     #[must_use]
     pub fn rows(&self, answer: &Value, now: Timestamp) -> Vec<Vec<Cell>> {
-        let rows = ObjectView::of(answer).list_views("/rows");
+        let rows = ObjectView::new(answer).list_views("/rows");
         rows.map(|row| self.columns.iter().map(|column| self.write(column, row, now)).collect())
             .collect()
     }
@@ -309,7 +309,7 @@ fn find_revision(revision: Revision, row: ObjectView<'_>) -> String {
 }
 
 fn is_suspended(row: ObjectView<'_>) -> bool {
-    let object = ObjectView::of(row.find("/object").unwrap_or(&Value::Null));
+    let object = ObjectView::new(row.find("/object").unwrap_or(&Value::Null));
     let is_generator = object.read_text("/kind") == "ArtifactGenerator";
     object.is_true("/spec/suspend") || (is_generator && object.has_annotation(GENERATOR_SWITCH, "disabled"))
 }

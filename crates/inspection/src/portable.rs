@@ -28,7 +28,7 @@ const CREDENTIALS: [&str; 9] = [
 /// Makes the object as its author would write it.
 #[must_use]
 pub fn make_portable(object: &Value) -> Value {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let mut metadata = Map::new();
     for field in ["name", "namespace"] {
         if let Some(text) = view.find_text(&format!("/metadata/{field}")) {
@@ -61,7 +61,7 @@ pub fn list_credentials(object: &Value) -> BTreeSet<String> {
 /// Lists the Secrets together with the fields that name them, such as `.spec.secretRef` and `.spec.sources[2].secretRef`.
 #[must_use]
 pub fn list_credential_fields(object: &Value) -> Vec<(String, &str)> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let own = CREDENTIALS.iter().filter_map(|path| {
         let field = path.trim_end_matches("/name").replace('/', ".");
         Some((field, view.find_text(path)?))
@@ -77,7 +77,7 @@ pub fn list_credential_fields(object: &Value) -> Vec<(String, &str)> {
 /// Finds the object that generated this one and would generate it again, as `Kind/name`.
 #[must_use]
 pub fn find_generator(object: &Value) -> Option<String> {
-    let mut owners = ObjectView::of(object).list_views("/metadata/ownerReferences");
+    let mut owners = ObjectView::new(object).list_views("/metadata/ownerReferences");
     let owner = owners.find(|owner| owner.is_true("/controller"))?;
     Some(format!("{}/{}", owner.read_text("/kind"), owner.read_text("/name")))
 }

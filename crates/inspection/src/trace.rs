@@ -202,7 +202,7 @@ impl Findings {
     fn describe(&self, id: &ObjectId, live: &Live, role: Role, remark: Option<String>) -> Result<Link, MissingFacts> {
         let mut details = Vec::new();
         if let Some(object) = live.object() {
-            let view = ObjectView::of(object);
+            let view = ObjectView::new(object);
             let mut add = |name: &'static str, value: Option<String>| {
                 details.extend(value.filter(|value| !value.is_empty()).map(|value| (name, value)));
             };
@@ -358,7 +358,7 @@ fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Cla
 
 /// Checks whether the owner references lead to the owners with their uids.
 fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, MissingFacts> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let Some(reference) = view
         .list_views("/metadata/ownerReferences")
         .find(|owner| owner.is_true("/controller"))

@@ -229,7 +229,7 @@ fn nest_children(mut placed: Vec<Placed>) -> Node {
 impl Tie {
     /// Finds a contradiction to the parent's claim in the child's own metadata.
     fn find_doubt(&self, object: &Value) -> Option<String> {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         match self {
             Self::Applied { namespace, name } if inventory::is_owned(object, namespace, name) => None,
             Self::Applied { .. } => Some(match owner::read_owner_labels(object) {
@@ -247,7 +247,7 @@ impl Tie {
 
 fn list_children(id: &ObjectId, object: &Value, compact: bool) -> Vec<Child> {
     let mut children = if is_kustomization(id) {
-        list_applied(id, ObjectView::of(object))
+        list_applied(id, ObjectView::new(object))
     } else if is_surface(id) {
         list_generated(id, object)
     } else {

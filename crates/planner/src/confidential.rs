@@ -247,7 +247,7 @@ fn list_faults(secret: &Value, is_secret: bool) -> Vec<String> {
             expect(format!("metadata.{field}.{key}"), value, "string");
         }
     }
-    let data = ObjectView::of(secret).find_map("/data").filter(|_| is_secret);
+    let data = ObjectView::new(secret).find_map("/data").filter(|_| is_secret);
     for (key, value) in data.into_iter().flatten() {
         if value.as_str().is_some_and(|text| !is_base64(text)) {
             faults.push(format!("data.{key} must be base64; stringData takes plain text"));

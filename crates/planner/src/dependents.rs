@@ -391,7 +391,7 @@ impl Dependents<'_> {
         let mut deletions = Vec::new();
         for (id, live) in self.live {
             let Live::Present(Object(live)) = live else { continue };
-            if is_wanted(id) || !is_ours(live) || ObjectView::of(live).is_being_deleted() {
+            if is_wanted(id) || !is_ours(live) || ObjectView::new(live).is_being_deleted() {
                 continue;
             }
             let asked = self.describe_request("delete");
@@ -412,7 +412,7 @@ impl Dependents<'_> {
                         id: id.clone(),
                         version: "v1".to_owned(),
                     },
-                    uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
+                    uid: ObjectView::new(live).find_text("/metadata/uid").map(str::to_owned),
                     // An ownerReference with a uid names the owner, and stays with it. The status of the object changes often, so its version is no precondition.
                     resource_version: None,
                     propagation: Propagation::Background,
@@ -457,7 +457,7 @@ pub(crate) enum NextWrites {
 
 /// Checks whether an ownerReference names this owner, with its uid.
 pub(crate) fn is_owned_by(object: &Value, kind: &str, owner: &ObjectMeta) -> bool {
-    let mut references = ObjectView::of(object).list_views("/metadata/ownerReferences");
+    let mut references = ObjectView::new(object).list_views("/metadata/ownerReferences");
     references.any(|reference| {
         reference.find_text("/kind") == Some(kind)
             && owner.uid.is_some()
@@ -479,7 +479,7 @@ pub(crate) fn describe_failure(id: &ObjectId, verb: &str, failure: &Failure) -> 
 /// to them.
 pub(crate) fn is_as_desired(live: &Value, desired: &Value) -> bool {
     let empty = Map::new();
-    let (live, desired) = (ObjectView::of(live), ObjectView::of(desired));
+    let (live, desired) = (ObjectView::new(live), ObjectView::new(desired));
     let map = |object: ObjectView<'_>, path: &str| object.find_map(path).cloned().unwrap_or_default();
     let (live_spec, desired_spec) = (map(live, "/spec"), map(desired, "/spec"));
     let values_agree = desired_spec

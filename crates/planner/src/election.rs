@@ -42,7 +42,7 @@ impl LeaseRecord {
     /// Reads a Lease; missing fields have client-go's defaults.
     #[must_use]
     pub fn read(lease: &Value) -> Self {
-        let view = ObjectView::of(lease);
+        let view = ObjectView::new(lease);
         let seconds = view.find_number("/spec/leaseDurationSeconds");
         Self {
             holder: view.read_text("/spec/holderIdentity").to_owned(),

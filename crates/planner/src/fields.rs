@@ -75,7 +75,7 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
             }
         }
         (Value::Array(left), Value::Array(right)) => {
-            let name = |element: &Value| ObjectView::of(element).find_text("/name").map(str::to_owned);
+            let name = |element: &Value| ObjectView::new(element).find_text("/name").map(str::to_owned);
             let named = !left.is_empty() && left.iter().chain(right).all(|element| name(element).is_some());
             if named {
                 let added = right
@@ -124,7 +124,7 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
 /// writer is returned. The result is empty if no other manager exists.
 #[must_use]
 pub fn find_other_manager(live: &Value, difference: &Difference, ours: &str) -> Option<String> {
-    let mut others: Vec<ObjectView<'_>> = ObjectView::of(live)
+    let mut others: Vec<ObjectView<'_>> = ObjectView::new(live)
         .list_views("/metadata/managedFields")
         .filter(|entry| entry.read_text("/manager") != ours && entry.read_text("/subresource").is_empty())
         .collect();
@@ -141,7 +141,7 @@ pub fn find_other_manager(live: &Value, difference: &Difference, ours: &str) -> 
 /// Finds the manager of the last of these entries of managedFields that names a path.
 #[must_use]
 pub fn find_manager_among(entries: &[Value], difference: &Difference) -> Option<String> {
-    let mut entries = entries.iter().rev().map(ObjectView::of);
+    let mut entries = entries.iter().rev().map(ObjectView::new);
     let owner = entries.find(|entry| {
         let fields = entry.find("/fieldsV1");
         fields.is_some_and(|fields| owns_path(fields, &difference.segments))
@@ -184,7 +184,7 @@ fn find_element<'f>(fields: &'f Map<String, Value>, element: &Value) -> Option<&
 /// rule).
 #[must_use]
 pub(crate) fn is_applied_by_another(live: &Value, place: &Pointer, ours: &str) -> bool {
-    let mut others = ObjectView::of(live)
+    let mut others = ObjectView::new(live)
         .list_views("/metadata/managedFields")
         .filter(|entry| {
             entry.read_text("/manager") != ours

@@ -65,7 +65,7 @@ pub fn assess_live(live: &Live) -> Health {
 /// Judges the health of an object.
 #[must_use]
 pub fn assess_object(object: &Value) -> Health {
-    let object = ObjectView::of(object);
+    let object = ObjectView::new(object);
     if object.is_being_deleted() {
         return Health::Terminating;
     }

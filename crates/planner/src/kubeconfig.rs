@@ -69,14 +69,14 @@ const AS: &str = "a kubeconfig can't impersonate; name a ServiceAccount of that 
 /// The refused or unreadable fields, by name, without their content.
 pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Target, String> {
     let config = parse(text)?;
-    let config = ObjectView::of(&config);
+    let config = ObjectView::new(&config);
     let current = config.read_text("/current-context");
     if current.is_empty() {
         return Err("it has no current-context".to_owned());
     }
     let context = find_named(config, "contexts", "context", current)
         .ok_or("its current-context names a context that it doesn't have")?;
-    let context = ObjectView::of(context);
+    let context = ObjectView::new(context);
     let cluster = find_named(config, "clusters", "cluster", context.read_text("/cluster"))
         .ok_or("its current context names a cluster that it doesn't have")?;
     let user = find_named(config, "users", "user", context.read_text("/user"))

@@ -16,7 +16,7 @@ use tenure_api::ObjectView;
 #[must_use]
 pub fn list_names(review: &Value, (group, plural): (&str, &str), verb: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for rule in ObjectView::of(review).list_views("/status/resourceRules") {
+    for rule in ObjectView::new(review).list_views("/status/resourceRules") {
         let has = |path: &str, wanted: &str| rule.list_texts(path).any(|text| text == wanted || text == "*");
         if has("/apiGroups", group) && has("/resources", plural) && has("/verbs", verb) {
             let given = rule.list_texts("/resourceNames").filter(|name| !name.is_empty());

@@ -16,7 +16,7 @@ impl Object {
     /// Returns a view of the object's fields.
     #[must_use]
     pub fn view(&self) -> ObjectView<'_> {
-        ObjectView::of(&self.0)
+        ObjectView::new(&self.0)
     }
 
     /// Returns the revision of the object: revisions are numbers that grow (KEP-5504). A version that is not a number counts as the oldest.

@@ -78,7 +78,7 @@ impl Target {
     }
 
     fn from_object(object: &Value) -> Self {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         Self::new(view.read_text("/kind"), view.read_text("/metadata/name"))
     }
 }
@@ -185,7 +185,7 @@ pub fn list_obsolete<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Valu
             .any(|made| Target::from_object(made) == Target::from_object(object))
     };
     let is_left = |object: &&Value| {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         let name = view.read_text("/metadata/name");
         is_managed_policy(name)
             && name != probe_name()
@@ -200,7 +200,7 @@ pub fn list_obsolete<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Valu
 fn list_held<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let made = list_policies(settings);
     let is_held = |object: &&Value| {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         let name = view.read_text("/metadata/name");
         is_managed_policy(name)
             && name != probe_name()
@@ -284,7 +284,7 @@ fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write
     let mut state = Vec::new();
     for wanted in wanted {
         let target = Target::from_object(wanted);
-        let Some(found) = find_live(&snapshot.live, &target).filter(|found| !ObjectView::of(found).is_being_deleted())
+        let Some(found) = find_live(&snapshot.live, &target).filter(|found| !ObjectView::new(found).is_being_deleted())
         else {
             let part_state = PartState::not_in_force(
                 reason::WEAKENED,
@@ -313,7 +313,7 @@ fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write
         return finish(Vec::new(), None, part_state);
     }
     if let Some(held) = list_held(&snapshot.live, snapshot.facts.settings()).first() {
-        let finalizers = ObjectView::of(held).list_texts("/metadata/finalizers");
+        let finalizers = ObjectView::new(held).list_texts("/metadata/finalizers");
         let part_state = PartState::not_in_force(
             reason::LEFT_OVER,
             format!(
@@ -362,7 +362,7 @@ fn name_targets<'a>(writes: impl Iterator<Item = &'a Write>) -> String {
 fn take_away(found: &Value) -> Write {
     let target = Target::from_object(found);
     Write::Delete {
-        uid: ObjectView::of(found).read_text("/metadata/uid").to_owned(),
+        uid: ObjectView::new(found).read_text("/metadata/uid").to_owned(),
         event: Event {
             kind: EventKind::Normal,
             reason: "PolicyTakenAway".to_owned(),

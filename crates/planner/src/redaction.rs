@@ -16,7 +16,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// (`is_confidential`). The result shows which parts change, and nothing of their values.
 pub(crate) fn redact_values(mut before: Option<&mut Value>, mut after: Option<&mut Value>, is_confidential: bool) {
     let is_secret = [&before, &after].into_iter().flatten().any(|object| {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         view.read_text("/kind") == "Secret" && view.read_text("/apiVersion") == "v1"
     });
     let fields: Vec<String> = if is_confidential {

@@ -32,7 +32,7 @@ pub struct Adoption {
 /// # Errors
 /// The reason why the Tenant can't get the namespace.
 pub fn plan_adoption(tenancy: &TenancyFacts, tenant: &TenantFacts, object: &Value) -> Result<Adoption, Denial> {
-    let metadata = ObjectView::of(object).read_metadata();
+    let metadata = ObjectView::new(object).read_metadata();
     let facts = NamespaceFacts::from(&metadata);
     let name = facts.name.as_str();
     let refuse = |why: String| {

@@ -104,7 +104,7 @@ pub fn find_default(classes: &AllowedClasses) -> Option<&str> {
 /// Checks whether a class is allowed by its labels.
 #[must_use]
 pub fn is_selected(classes: &AllowedClasses, class: &serde_json::Value) -> bool {
-    let labels = ObjectView::of(class);
+    let labels = ObjectView::new(class);
     let selector = classes.selector();
     selector.is_some_and(|selector| selector.selects(|key| labels.find_label(key)))
 }

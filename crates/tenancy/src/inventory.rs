@@ -24,7 +24,7 @@ pub fn check_entry(placement: &Placement, id: &ObjectId) -> Result<(), Denial> {
 /// exactly.
 #[must_use]
 pub fn is_owned(object: &serde_json::Value, kustomization_namespace: &str, kustomization_name: &str) -> bool {
-    let object = ObjectView::of(object);
+    let object = ObjectView::new(object);
     object.find_label(OWNER_NAME) == Some(kustomization_name)
         && object.find_label(OWNER_NAMESPACE) == Some(kustomization_namespace)
 }

@@ -24,7 +24,7 @@ pub enum Precedence {
 /// Returns the Kustomization, as namespace and name, in an object's labels.
 #[must_use]
 pub fn read_owner_labels(object: &serde_json::Value) -> Option<(&str, &str)> {
-    let object = ObjectView::of(object);
+    let object = ObjectView::new(object);
     Some((object.find_label(OWNER_NAMESPACE)?, object.find_label(OWNER_NAME)?))
 }
 

@@ -217,12 +217,12 @@ impl Usages {
 
 impl CountedQuota {
     fn read(quota: &Value) -> Option<Self> {
-        let view = ObjectView::of(quota);
+        let view = ObjectView::new(quota);
         if view.find_label(MANAGED_BY) != Some(MANAGED_BY_TENURE) {
             return None;
         }
         let owners = view.list("/metadata/ownerReferences").iter();
-        let owners = owners.map(ObjectView::of).filter(|owner| {
+        let owners = owners.map(ObjectView::new).filter(|owner| {
             owner.read_text("/kind") == "Tenant" && owner.read_text("/apiVersion").starts_with("capsule.clastix.io/")
         });
         let used = view.find("/status/used").and_then(Value::as_object);

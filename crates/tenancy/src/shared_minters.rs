@@ -38,7 +38,7 @@ impl fmt::Display for SharedMinter {
 pub fn find_shared_minters(roles: &[Value], bindings: &[Value], platform: &str) -> Vec<SharedMinter> {
     let granting: BTreeSet<(&str, &str, &str)> = roles
         .iter()
-        .map(ObjectView::of)
+        .map(ObjectView::new)
         .filter(|role| grants_minting(*role))
         .map(|role| {
             (
@@ -49,7 +49,7 @@ pub fn find_shared_minters(roles: &[Value], bindings: &[Value], platform: &str) 
         })
         .collect();
     let mut found = BTreeSet::new();
-    for binding in bindings.iter().map(ObjectView::of) {
+    for binding in bindings.iter().map(ObjectView::new) {
         let namespace = binding.read_text("/metadata/namespace");
         let kind = binding.read_text("/roleRef/kind");
         let of_role = if kind == "Role" { namespace } else { "" };

@@ -82,7 +82,7 @@ async fn send_as(
     let object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     Ok(Answer {
         code,
-        message: ObjectView::of(&object).read_text("/message").to_owned(),
+        message: ObjectView::new(&object).read_text("/message").to_owned(),
         warnings,
         object,
     })

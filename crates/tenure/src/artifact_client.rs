@@ -140,7 +140,7 @@ impl ArtifactAccess {
 
 /// Returns the address of the artifact that a Kustomization applied. The status of the source gives the digest, and never the server.
 fn find_address(kustomization: &Kustomization, source: &Value) -> Result<ArtifactAddress, String> {
-    let view = ObjectView::of(source);
+    let view = ObjectView::new(source);
     let kind = kustomization.spec.source_ref.kind.as_str();
     let (namespace, name) = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
     let missing = || format!("{kind} {namespace}/{name} has no artifact");

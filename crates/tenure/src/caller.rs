@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub(crate) async fn ask_who(client: &kube::Client) -> Result<String, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = post_review(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
-    Ok(ObjectView::of(&answer)
+    Ok(ObjectView::new(&answer)
         .read_text("/status/userInfo/username")
         .to_owned())
 }
@@ -22,7 +22,7 @@ pub(crate) async fn has_right(client: &kube::Client, question: &Question<'_>) ->
         "spec": { "resourceAttributes": describe_question(question) }
     });
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    Ok(ObjectView::of(&post_review(client, path, &review).await?).is_true("/status/allowed"))
+    Ok(ObjectView::new(&post_review(client, path, &review).await?).is_true("/status/allowed"))
 }
 
 /// Whether a ServiceAccount may do something. The user needs the right to review others.
@@ -43,7 +43,7 @@ pub(crate) async fn may_account(
         }
     });
     let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    Ok(ObjectView::of(&post_review(client, path, &review).await?).is_true("/status/allowed"))
+    Ok(ObjectView::new(&post_review(client, path, &review).await?).is_true("/status/allowed"))
 }
 
 fn describe_question(question: &Question<'_>) -> Value {

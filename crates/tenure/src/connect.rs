@@ -269,7 +269,7 @@ pub(crate) fn complete_namespace(current: &OsStr) -> Vec<CompletionCandidate> {
             .body(Vec::new())
             .map_err(|error| Failure::internal(error.to_string()))?;
         let answer: serde_json::Value = client.request(request).await?;
-        let items = ObjectView::of(&answer).list_views("/items");
+        let items = ObjectView::new(&answer).list_views("/items");
         Ok(items
             .filter_map(|item| item.find_text("/metadata/name").map(str::to_owned))
             .collect())
@@ -290,7 +290,7 @@ async fn list_namespaces_of_tenants(connect: &Connect) -> Result<Vec<String>, Fa
     let tenants = resources::find_resource(&served, "tenants.capsule.clastix.io")?;
     let found = named_objects::collect_objects(&client, tenants, "application/json").await?;
     let found = found.unwrap_or_default();
-    let tenants = ObjectView::of(&found).list_views("/items");
+    let tenants = ObjectView::new(&found).list_views("/items");
     let namespaces = tenants.flat_map(|tenant| tenant.list_texts("/status/namespaces"));
     Ok(namespaces.map(str::to_owned).collect())
 }

@@ -48,7 +48,7 @@ pub(crate) async fn apply(installation: &Installation, settings: &ControllerSett
     objects.extend(select_packages(installation).await?.0);
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
-        .partition(|object| ObjectView::of(object).has("/metadata/namespace"));
+        .partition(|object| ObjectView::new(object).has("/metadata/namespace"));
     for objects in [outside, inside] {
         // Separate tasks let a start use every core.
         let tasks = objects.into_iter().map(|object| {
@@ -103,7 +103,7 @@ pub(crate) async fn leave_definition_of_tenants(
     switches: &EnabledKinds,
     objects: &mut Vec<Value>,
 ) -> Result<Option<String>, Failure> {
-    let is_it = |object: &Value| ObjectView::of(object).read_text("/spec/names/kind") == TENANT;
+    let is_it = |object: &Value| ObjectView::new(object).read_text("/spec/names/kind") == TENANT;
     let definition = objects.iter().find(|object| is_it(object));
     let Some(definition) = definition.filter(|_| !switches.is_on(TENANT)) else {
         return Ok(None);
@@ -136,7 +136,7 @@ pub(crate) fn list_packages() -> Result<Vec<Value>, Failure> {
 
 /// Whether the labels of an object say that Tenure installed it.
 pub(crate) fn is_labelled_ours(object: &Value) -> bool {
-    ObjectView::of(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+    ObjectView::new(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
 /// Applies objects one after the other, and reports each applied object. An error ends the loop.
@@ -215,7 +215,7 @@ async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Fa
 
 /// Returns the name of an object in messages.
 pub(crate) fn name_object(object: &Value) -> String {
-    let text = |path: &str| ObjectView::of(object).read_text(path);
+    let text = |path: &str| ObjectView::new(object).read_text(path);
     format!("{} {}", text("/kind"), text("/metadata/name"))
 }
 

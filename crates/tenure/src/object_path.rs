@@ -68,7 +68,7 @@ const KINDS: [(&str, &str, &str, bool); 16] = [
 
 /// Returns the path of one object.
 pub(crate) fn write_object_path(object: &Value) -> Result<String, Failure> {
-    let text = |path: &str| ObjectView::of(object).read_text(path);
+    let text = |path: &str| ObjectView::new(object).read_text(path);
     let kind = text("/kind");
     let Some((_, group, plural, namespaced)) = KINDS.iter().find(|(known, ..)| *known == kind) else {
         return Err(Failure::internal(format!("an installation has no {kind}")));

@@ -85,7 +85,7 @@ impl Follower {
 
     /// Reads one event; `None` if it changes no object.
     fn read_event(&mut self, event: &Value) -> Result<Option<Change>, Failure> {
-        let view = ObjectView::of(event);
+        let view = ObjectView::new(event);
         let object = view.find("/object").unwrap_or(&Value::Null);
         if view.read_text("/type") == "ERROR" {
             if view.find_number("/object/code") == Some(410) {
@@ -118,6 +118,6 @@ pub(crate) fn read_request(path: &str, accept: &str) -> Result<http::Request<Vec
 
 /// Returns the version of a list or an object.
 pub(crate) fn find_version(value: &Value) -> Option<String> {
-    let version = ObjectView::of(value).read_text("/metadata/resourceVersion");
+    let version = ObjectView::new(value).read_text("/metadata/resourceVersion");
     (!version.is_empty()).then(|| version.to_owned())
 }

@@ -156,7 +156,7 @@ pub(crate) fn objects(objects: &[Value], format: Format, single: bool) -> Result
         Format::Yaml => print_yaml(whole)?,
         Format::Name => {
             for object in objects {
-                let object = ObjectView::of(object);
+                let object = ObjectView::new(object);
                 let kind = object.read_text("/kind").to_lowercase();
                 let name = object.read_text("/metadata/name");
                 let group = object

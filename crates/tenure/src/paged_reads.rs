@@ -74,7 +74,7 @@ pub(crate) async fn visit_objects(
         };
         let mut page = parse_answer(&text)?;
         drop(text);
-        ObjectView::of(&page)
+        ObjectView::new(&page)
             .read_text("/metadata/continue")
             .clone_into(&mut from);
         let objects = match page.get_mut("items").map(Value::take) {
@@ -120,7 +120,7 @@ async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: 
         return Err(Refusal::Absent);
     }
     let answer = serde_json::from_slice::<Value>(&body).unwrap_or_default();
-    let message = match ObjectView::of(&answer).read_text("/message") {
+    let message = match ObjectView::new(&answer).read_text("/message") {
         "" => format!("the API server answered {status}"),
         message => message.to_owned(),
     };

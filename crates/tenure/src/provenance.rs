@@ -38,7 +38,7 @@ struct Applied {
 impl Provenance {
     /// Finds the origin of an object. Unknown parts are noted in the summary and are no error, since the owner of a field is known without them.
     pub(crate) async fn find(client: &kube::Client, object: &Value, artifacts: &ArtifactAccess) -> Self {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         let (Some(name), Some(namespace)) = (view.find_label(OWNER_NAME), view.find_label(OWNER_NAMESPACE)) else {
             return Self {
                 summary: vec!["No Kustomization applied this object.".to_owned()],
@@ -54,10 +54,10 @@ impl Provenance {
                 };
             }
         };
-        let revision = ObjectView::of(&applied.kustomization)
+        let revision = ObjectView::new(&applied.kustomization)
             .read_text("/status/lastAppliedRevision")
             .to_owned();
-        let url = ObjectView::of(&applied.source).read_text("/spec/url");
+        let url = ObjectView::new(&applied.source).read_text("/spec/url");
         let placement = read_placement(client, namespace).await;
         let mut summary = vec![
             format!(
@@ -113,7 +113,7 @@ async fn find_applied(client: &kube::Client, namespace: &str, name: &str) -> Res
 
 /// Returns the source of a Kustomization.
 async fn find_source(client: &kube::Client, kustomization: &Value) -> Result<Value, String> {
-    let kustomization = ObjectView::of(kustomization);
+    let kustomization = ObjectView::new(kustomization);
     let kind = kustomization.read_text("/spec/sourceRef/kind");
     let plural = match kind {
         "GitRepository" => "gitrepositories",

@@ -41,7 +41,7 @@ pub(crate) fn name_goal(kind: &str) -> &'static str {
 
 /// Returns the outcome in the conditions, or the current step. `is_current`: the conditions are about the request that is waited for.
 pub(crate) fn read_outcome(object: &Value, generation: Option<i64>, is_current: bool) -> Result<Outcome, String> {
-    let object = ObjectView::of(object);
+    let object = ObjectView::new(object);
     let ready = object.find_condition("Ready").unwrap_or_default();
     let observed = object.find_number("/status/observedGeneration") == generation;
     // A stalled object waits for a change of its spec, and handles no request.
@@ -71,7 +71,7 @@ pub(crate) fn read_outcome(object: &Value, generation: Option<i64>, is_current: 
 
 /// Returns the outcome for the current spec of an object, or the current step. Conditions of an older spec, and those of a reconciliation that goes on, are no outcome.
 pub(crate) fn read_outcome_of_spec(object: &Value, generation: Option<i64>) -> Result<Outcome, String> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let observed = view.find_number("/status/observedGeneration") == generation;
     let is_retried = view
         .find_condition("Reconciling")

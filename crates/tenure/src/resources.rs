@@ -291,7 +291,7 @@ pub(crate) async fn list_names(
         .body(Vec::new())
         .map_err(|error| Failure::usage(error.to_string()))?;
     let answer: Value = client.request(request).await?;
-    let items = ObjectView::of(&answer).list_views("/items");
+    let items = ObjectView::new(&answer).list_views("/items");
     let names = items.filter_map(|item| item.find_text("/metadata/name"));
     Ok(names.map(str::to_owned).collect())
 }

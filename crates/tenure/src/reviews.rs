@@ -76,7 +76,7 @@ impl Reviewer {
         let reviewed = self
             .post("/apis/authentication.k8s.io/v1/tokenreviews", &review)
             .await?;
-        let reviewed = ObjectView::of(&reviewed);
+        let reviewed = ObjectView::new(&reviewed);
         if !reviewed.is_true("/status/authenticated") || !is_meant(reviewed) {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl Reviewer {
         });
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
         let reviewed = self.post(path, &review).await?;
-        Ok(ObjectView::of(&reviewed).is_true("/status/allowed"))
+        Ok(ObjectView::new(&reviewed).is_true("/status/allowed"))
     }
 
     async fn post(&self, path: &str, review: &Value) -> Result<Value, NoReviewAnswer> {

@@ -73,7 +73,7 @@ impl Drop for Kubelet {
 pub(crate) async fn remove_lane_pods(admin: &Admin) -> anyhow::Result<()> {
     let deployments = list(&admin.client(), "/apis/apps/v1", "deployments").await?;
     for deployment in deployments {
-        let name = ObjectView::of(&deployment).read_text("/metadata/name");
+        let name = ObjectView::new(&deployment).read_text("/metadata/name");
         admin
             .delete(("apps/v1", "Deployment"), (PLATFORM_NAMESPACE, name))
             .await?;
@@ -85,7 +85,7 @@ async fn list(client: &kube::Client, api: &str, resource: &str) -> anyhow::Resul
     let path = format!("{api}/namespaces/{PLATFORM_NAMESPACE}/{resource}?labelSelector={LANE_LABEL}");
     let request = http::Request::get(path).body(Vec::new())?;
     let listed: Value = client.request(request).await?;
-    Ok(ObjectView::of(&listed).list("/items").to_vec())
+    Ok(ObjectView::new(&listed).list("/items").to_vec())
 }
 
 async fn update_pods(
@@ -96,7 +96,7 @@ async fn update_pods(
     let seen = list(client, "/api/v1", "pods").await?;
     let mut there = BTreeSet::new();
     for pod in &seen {
-        let view = ObjectView::of(pod);
+        let view = ObjectView::new(pod);
         if view.is_being_deleted() {
             continue;
         }
@@ -136,7 +136,7 @@ fn volume_folder(folder: &Path, volume: &str) -> PathBuf {
 }
 
 async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Value) -> anyhow::Result<Running> {
-    let view = ObjectView::of(pod);
+    let view = ObjectView::new(pod);
     let folder = folder.join(view.read_text("/spec/serviceAccountName"));
     let (marker, uid) = (folder.join("uid"), view.read_text("/metadata/uid"));
     if std::fs::read_to_string(&marker).ok().as_deref() != Some(uid) {
@@ -145,11 +145,11 @@ async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Val
         std::fs::write(&marker, uid)?;
     }
     for volume in view.list("/spec/volumes") {
-        let name = ObjectView::of(volume).read_text("/name");
+        let name = ObjectView::new(volume).read_text("/name");
         std::fs::create_dir_all(volume_folder(&folder, name))?;
-        for source in ObjectView::of(volume).list("/projected/sources") {
+        for source in ObjectView::new(volume).list("/projected/sources") {
             let token = request_token(client, pod, source).await?;
-            let path = ObjectView::of(source).read_text("/serviceAccountToken/path");
+            let path = ObjectView::new(source).read_text("/serviceAccountToken/path");
             std::fs::write(volume_folder(&folder, name).join(path), token)?;
         }
     }
@@ -171,7 +171,7 @@ async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Val
 
 /// Reads the process of a container, with folders of this machine in place of the mounts.
 fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container> {
-    let view = ObjectView::of(container);
+    let view = ObjectView::new(container);
     let command = view.list("/command");
     if command != [json!(PROGRAM)] {
         bail!("a lane's container runs {PROGRAM}, and not {command:?}");
@@ -180,7 +180,7 @@ fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container>
     for argument in view.list("/args") {
         let mut argument = argument.as_str().context("an argument")?.to_owned();
         for mount in view.list("/volumeMounts") {
-            let mount = ObjectView::of(mount);
+            let mount = ObjectView::new(mount);
             let place = volume_folder(folder, mount.read_text("/name"));
             argument = argument.replace(mount.read_text("/mountPath"), &place.display().to_string());
         }
@@ -191,7 +191,7 @@ fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container>
         arguments.push(argument);
     }
     let environment = view.list("/env").iter().map(|variable| {
-        let variable = ObjectView::of(variable);
+        let variable = ObjectView::new(variable);
         (
             variable.read_text("/name").to_owned(),
             variable.read_text("/value").to_owned(),
@@ -228,8 +228,8 @@ fn spawn_container(program: &Path, container: &Container, folder: &Path) -> std:
 
 /// Writes the current content of the ConfigMap that a Pod mounts. Returns whether the ConfigMap exists.
 async fn mount_authority(client: &kube::Client, pod: &Value, folder: &Path) -> anyhow::Result<bool> {
-    for volume in ObjectView::of(pod).list("/spec/volumes") {
-        let volume = ObjectView::of(volume);
+    for volume in ObjectView::new(pod).list("/spec/volumes") {
+        let volume = ObjectView::new(volume);
         let name = volume.read_text("/configMap/name");
         if name.is_empty() {
             continue;
@@ -241,7 +241,7 @@ async fn mount_authority(client: &kube::Client, pod: &Value, folder: &Path) -> a
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(false),
             Err(error) => return Err(error.into()),
         };
-        let data = ObjectView::of(&found).find("/data").and_then(Value::as_object);
+        let data = ObjectView::new(&found).find("/data").and_then(Value::as_object);
         for (key, value) in data.into_iter().flatten() {
             let path = volume_folder(folder, volume.read_text("/name")).join(key);
             let text = value.as_str().unwrap_or_default();
@@ -255,7 +255,7 @@ async fn mount_authority(client: &kube::Client, pod: &Value, folder: &Path) -> a
 
 /// Requests a token as a kubelet does: bound to the Pod.
 async fn request_token(client: &kube::Client, pod: &Value, source: &Value) -> anyhow::Result<String> {
-    let (pod, source) = (ObjectView::of(pod), ObjectView::of(source));
+    let (pod, source) = (ObjectView::new(pod), ObjectView::new(source));
     let mut spec = json!({
         "expirationSeconds": source.find("/serviceAccountToken/expirationSeconds"),
         "boundObjectRef": {"apiVersion": "v1", "kind": "Pod",
@@ -271,7 +271,7 @@ async fn request_token(client: &kube::Client, pod: &Value, source: &Value) -> an
         .header("content-type", "application/json")
         .body(wanted.to_string().into_bytes())?;
     let granted: Value = client.request(request).await?;
-    let token = ObjectView::of(&granted).read_text("/status/token").to_owned();
+    let token = ObjectView::new(&granted).read_text("/status/token").to_owned();
     if token.is_empty() {
         bail!("a TokenRequest was answered without a token");
     }

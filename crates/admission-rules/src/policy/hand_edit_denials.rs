@@ -56,8 +56,8 @@ impl HandEditDenials {
 
     /// Adds a Kustomization with its Surface, if it denies edits and applies now.
     pub fn add(&mut self, facts: &FactIndex, kustomization: &Value, surface: Option<&Value>) {
-        let view = ObjectView::of(kustomization);
-        let is_resting = surface.is_some_and(|surface| is_resting(ObjectView::of(surface)));
+        let view = ObjectView::new(kustomization);
+        let is_resting = surface.is_some_and(|surface| is_resting(ObjectView::new(surface)));
         if !Self::denies_edits(kustomization, surface) || !is_at_work(view) || is_resting {
             return;
         }
@@ -194,10 +194,10 @@ fn list_writers(list: &str) -> String {
 
 /// Returns the annotation of a Kustomization, else of its Surface.
 fn find_annotation(kustomization: &Value, surface: Option<&Value>, annotation: &str) -> Option<String> {
-    let own = ObjectView::of(kustomization)
+    let own = ObjectView::new(kustomization)
         .find_annotation(annotation)
         .map(str::to_owned);
-    own.or_else(|| surface.and_then(|surface| ObjectView::of(surface).find_annotation(annotation).map(str::to_owned)))
+    own.or_else(|| surface.and_then(|surface| ObjectView::new(surface).find_annotation(annotation).map(str::to_owned)))
 }
 
 #[cfg(test)]

@@ -279,7 +279,7 @@ impl QueryClient {
         }
         let _turn = self.turns.acquire().await;
         let answer = self.client.create(&review, MANAGER).await?.object;
-        let is_allowed = ObjectView::of(&answer).is_true("/status/allowed");
+        let is_allowed = ObjectView::new(&answer).is_true("/status/allowed");
         self.remember(key, is_allowed);
         Ok(is_allowed)
     }

@@ -187,7 +187,7 @@ impl ConfigurationKeeper {
             };
             is_as_wanted = false;
             if let Difference::Weakened(what) = &difference {
-                weakened.push(format!("{}: {what}", ObjectView::of(wanted).read_text("/kind")));
+                weakened.push(format!("{}: {what}", ObjectView::new(wanted).read_text("/kind")));
             }
             if !self.write(&resource, found.as_ref(), wanted).await? {
                 // Another writer was faster. The watch reports its write.
@@ -230,7 +230,7 @@ impl ConfigurationKeeper {
             Some(found) => {
                 let patch = json!({
                     "metadata": {
-                        "resourceVersion": ObjectView::of(found).read_text("/metadata/resourceVersion"),
+                        "resourceVersion": ObjectView::new(found).read_text("/metadata/resourceVersion"),
                         "labels": {MANAGED_BY: MANAGED_BY_TENURE}
                     },
                     "webhooks": wanted.get("webhooks")
@@ -264,7 +264,7 @@ impl ConfigurationKeeper {
         difference: &Difference,
         history: &mut EventHistory,
     ) {
-        let kind = ObjectView::of(wanted).read_text("/kind");
+        let kind = ObjectView::new(wanted).read_text("/kind");
         let Difference::Weakened(what) = difference else {
             tracing::info!(kind, "the admission webhook's configuration was written");
             return;
@@ -294,7 +294,7 @@ fn describe_event(reason: &str, message: String) -> ObjectEvent {
 fn describe_object(object: &Value, kind: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-        "metadata": {"name": CONFIGURATION, "uid": ObjectView::of(object).read_text("/metadata/uid")}
+        "metadata": {"name": CONFIGURATION, "uid": ObjectView::new(object).read_text("/metadata/uid")}
     })
 }
 
@@ -337,7 +337,7 @@ fn describe_difference(
         all.cloned().unwrap_or_default()
     };
     let (is, has_to_be) = (webhooks(found), webhooks(wanted));
-    let is_labelled = ObjectView::of(found).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
+    let is_labelled = ObjectView::new(found).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
     if is == has_to_be && is_labelled {
         return None;
     }
@@ -352,7 +352,7 @@ fn describe_difference(
     if is_labelled && before.is_some_and(|before| is_like(&webhooks(before))) {
         return Some(Difference::Expected);
     }
-    let name = |webhook: &Value| ObjectView::of(webhook).read_text("/name").to_owned();
+    let name = |webhook: &Value| ObjectView::new(webhook).read_text("/name").to_owned();
     let changed: Vec<String> = has_to_be
         .iter()
         .filter(|webhook| !is.iter().any(|other| without_trust(other) == without_trust(webhook)))
@@ -364,7 +364,7 @@ fn describe_difference(
         .filter(|name| {
             !has_to_be
                 .iter()
-                .any(|webhook| ObjectView::of(webhook).read_text("/name") == name)
+                .any(|webhook| ObjectView::new(webhook).read_text("/name") == name)
         })
         .collect();
     let join_names = |names: &[String]| {
@@ -385,11 +385,11 @@ fn describe_difference(
 
 /// Returns the name of the last writer, as that writer named itself.
 fn find_last_writer(object: &Value) -> Option<String> {
-    let fields = ObjectView::of(object).list("/metadata/managedFields");
+    let fields = ObjectView::new(object).list("/metadata/managedFields");
     let mut writers: Vec<(&str, &str)> = fields
         .iter()
         .map(|entry| {
-            let entry = ObjectView::of(entry);
+            let entry = ObjectView::new(entry);
             (entry.read_text("/time"), entry.read_text("/manager"))
         })
         .filter(|(_, manager)| *manager != MANAGER)

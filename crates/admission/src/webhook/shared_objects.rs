@@ -23,14 +23,14 @@ pub(super) async fn write_if_unchanged(
     let written = match found {
         None => client.create(object, MANAGER).await,
         Some(found) => {
-            let version = ObjectView::of(found).read_text("/metadata/resourceVersion");
+            let version = ObjectView::new(found).read_text("/metadata/resourceVersion");
             if let Some(fields) = patch.as_object_mut() {
                 let metadata = fields.entry("metadata").or_insert_with(|| json!({}));
                 if let Some(metadata) = metadata.as_object_mut() {
                     metadata.insert("resourceVersion".to_owned(), Value::from(version));
                 }
             }
-            let view = ObjectView::of(object);
+            let view = ObjectView::new(object);
             let target = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
             client.merge_patch(resource, target, None, MANAGER, &patch).await
         }

@@ -299,7 +299,7 @@ impl Bed {
 
     async fn list(&self) -> anyhow::Result<Vec<Value>> {
         let list = self.send(Method::GET, REQUESTS, &Value::Null).await?;
-        Ok(ObjectView::of(&list).list("/items").to_vec())
+        Ok(ObjectView::new(&list).list("/items").to_vec())
     }
 
     /// Waits until this many requests exist and all satisfy a condition.
@@ -449,22 +449,22 @@ impl Bed {
 const SOURCES_OF_FIRST: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/n-0/gitrepositories";
 
 fn is_true(object: &Value, type_: &str) -> bool {
-    let condition = ObjectView::of(object).find_condition(type_);
+    let condition = ObjectView::new(object).find_condition(type_);
     condition.is_some_and(|condition| condition.status == "True")
 }
 
 /// Describes an object's conditions.
 fn describe_conditions(object: &Value) -> String {
-    let conditions = ObjectView::of(object).list_conditions();
+    let conditions = ObjectView::new(object).list_conditions();
     let described = conditions.map(|condition| format!("{}: {}", condition.reason, condition.message));
     described.collect::<Vec<String>>().join("; ")
 }
 
 /// Checks whether a request's credentials are in use in all namespaces, each at least of this generation after the first.
 fn is_in_use(request: &Value, namespaces: usize, replaced: i64) -> bool {
-    let ledgers = ObjectView::of(request).list("/status/credentials");
+    let ledgers = ObjectView::new(request).list("/status/credentials");
     let is_of = |ledger: &Value| {
-        let ledger = ObjectView::of(ledger);
+        let ledger = ObjectView::new(ledger);
         let generation = ledger.find_number("/generation").unwrap_or_default();
         ledger.has("/current") && !ledger.has("/next") && generation > replaced
     };

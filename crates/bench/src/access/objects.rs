@@ -168,18 +168,18 @@ pub(super) fn describe_source(index: usize, url: &str) -> Value {
 
 /// Returns the name of an object.
 pub(super) fn name_of(object: &Value) -> &str {
-    ObjectView::of(object).read_text("/metadata/name")
+    ObjectView::new(object).read_text("/metadata/name")
 }
 
 /// Returns the name of a request's target.
 pub(super) fn target_of(request: &Value) -> String {
-    let id = ObjectView::of(request).find_number("/spec/target/id");
+    let id = ObjectView::new(request).find_number("/spec/target/id");
     format!("work-{}", id.unwrap_or_default())
 }
 
 /// Describes the owner's grant for a request.
 pub(super) fn describe_grant(request: &Value) -> Value {
-    let view = ObjectView::of(request);
+    let view = ObjectView::new(request);
     let read = |path: &str| view.read_text(path);
     json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccessGrant", "metadata": { "name": name_of(request), "namespace": PLATFORM },
@@ -205,7 +205,7 @@ pub(super) fn describe_order() -> Value {
 
 /// Makes a patch that backdates the record of a request's credentials by an hour.
 pub(super) fn age_request(request: &Value) -> anyhow::Result<Value> {
-    let view = ObjectView::of(request);
+    let view = ObjectView::new(request);
     let mut credentials = view.list("/status/credentials").to_vec();
     for ledger in &mut credentials {
         let begun = ledger

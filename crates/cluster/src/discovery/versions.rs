@@ -53,7 +53,7 @@ impl GroupVersion {
 
 /// Reads the groups of an `APIGroupList`, or the core group of `APIVersions`. Each group has its versions with the preferred one first.
 pub(super) fn read_groups(document: &Value) -> Option<Vec<(String, Vec<String>)>> {
-    let view = ObjectView::of(document);
+    let view = ObjectView::new(document);
     if document.get("groups").is_some_and(Value::is_array) {
         let groups = view.list_views("/groups").filter_map(|group| {
             let name = group.read_text("/name");
@@ -89,7 +89,7 @@ fn order_versions<'a>(preferred: Option<&'a str>, versions: impl Iterator<Item =
 /// Reads the resources of an `APIResourceList`, without subresources. The caller knows the version.
 pub(super) fn read_resources(document: &Value) -> Option<Vec<Named>> {
     document.get("resources").filter(|resources| resources.is_array())?;
-    let view = ObjectView::of(document);
+    let view = ObjectView::new(document);
     let resources = view.list_views("/resources").filter_map(|resource| {
         let plural = resource.read_text("/name");
         let has_verb = |verb: &str| resource.list_texts("/verbs").any(|known| known == verb);

@@ -263,7 +263,7 @@ impl Shared {
             other => other,
         })?;
         let answer = answer.read(&call)?;
-        let text = |path: &str| ObjectView::of(&answer).find_text(path);
+        let text = |path: &str| ObjectView::new(&answer).find_text(path);
         // The error must not quote the answer, which holds the token.
         let Some(token) = text("/status/token").filter(|token| !token.is_empty()) else {
             return Err(ClusterError::Decode {

@@ -80,7 +80,7 @@ async fn read_artifact(
         .and_then(|(shard, kind)| shard.write_object(&Key::new(kind.kind, platform, &source.name)));
     let object = object
         .ok_or_else(|| format!("{name} does not exist: create it, or name another one in spec.agent.sourceRef"))?;
-    let view = ObjectView::of(&object);
+    let view = ObjectView::new(&object);
     let digest = view.read_text("/status/artifact/digest").to_owned();
     if digest.is_empty() {
         return Err(format!("{name} has no artifact yet: look at its conditions"));

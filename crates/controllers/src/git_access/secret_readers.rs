@@ -28,7 +28,7 @@ pub(super) async fn list_bindings(
     }
     let mut facts = Vec::with_capacity(bindings.len());
     for binding in bindings {
-        let view = ObjectView::of(&binding);
+        let view = ObjectView::new(&binding);
         let (kind, name) = (view.read_text("/roleRef/kind"), view.read_text("/roleRef/name"));
         let rules = match kind {
             "Role" => read_rules(writer, kind, namespace, name).await,

@@ -97,7 +97,7 @@ pub(super) fn wipe_values(secret: &mut Value) {
 }
 
 pub(super) fn read_entry(secret: &Value, key: &str) -> Option<Zeroizing<Vec<u8>>> {
-    let text = ObjectView::of(secret).find_map("/data")?.get(key)?.as_str()?;
+    let text = ObjectView::new(secret).find_map("/data")?.get(key)?.as_str()?;
     STANDARD.decode(text).ok().map(Zeroizing::new)
 }
 
@@ -110,7 +110,7 @@ pub(super) async fn find_secret(client: &Client, namespace: &str, name: &str) ->
 pub(super) async fn read_data(client: &Client, namespace: &str, name: &str) -> Result<SecretData, String> {
     match find_secret(client, namespace, name).await {
         Ok(Some(mut found)) => {
-            let entries = ObjectView::of(&found).find_map("/data");
+            let entries = ObjectView::new(&found).find_map("/data");
             let data = entries.into_iter().flatten().filter_map(|(key, value)| {
                 let value = STANDARD.decode(value.as_str()?).ok()?;
                 Some((key.clone(), value))
@@ -151,7 +151,7 @@ pub(super) async fn read_secret_state(client: &Client, place: Place<'_>, form: F
 
 /// Returns the public facts of a Secret.
 fn describe_secret(secret: &Value, form: Form) -> SecretFacts {
-    let view = ObjectView::of(secret);
+    let view = ObjectView::new(secret);
     SecretFacts {
         uid: view.read_text("/metadata/uid").to_owned(),
         resource_version: view.read_text("/metadata/resourceVersion").to_owned(),
@@ -275,7 +275,7 @@ pub(super) async fn try_delivery(
     }
     for object in write_access(place.request, place.namespace, place.name, accounts) {
         check_access(client, place, &object).await?;
-        let kind = ObjectView::of(&object).read_text("/kind").to_owned();
+        let kind = ObjectView::new(&object).read_text("/kind").to_owned();
         match try_apply(client, &object).await {
             // The Role that it binds does not exist yet.
             Ok(()) | Err(ClusterError::NotFound { .. }) => {}
@@ -305,14 +305,14 @@ async fn check_permission(client: &Client, namespace: &str) -> Result<(), String
 
 /// Checks that a Role or RoleBinding of that name is ours or missing. Returns whether it is as wanted.
 async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Result<bool, String> {
-    let kind = ObjectView::of(wanted).read_text("/kind").to_owned();
+    let kind = ObjectView::new(wanted).read_text("/kind").to_owned();
     let found = async {
         let resource = client.resource(&format!("{RBAC}/v1"), &kind).await?;
         client.find(&resource, place.namespace, place.name).await
     };
     match found.await {
         Ok(None) => Ok(false),
-        Ok(Some(live)) if find_request(&live).is_some() || ObjectView::of(&live).is_written_by_tenure() => {
+        Ok(Some(live)) if find_request(&live).is_some() || ObjectView::new(&live).is_written_by_tenure() => {
             Ok(grants_as_wanted(&live, wanted) && find_request(&live) == Some(place.request))
         }
         Ok(Some(_)) => Err(format!(
@@ -345,7 +345,7 @@ async fn let_read(client: &Client, place: Place<'_>, accounts: &BTreeSet<String>
         {
             continue;
         }
-        let kind = ObjectView::of(&object).read_text("/kind").to_owned();
+        let kind = ObjectView::new(&object).read_text("/kind").to_owned();
         let applied = client.apply(&object, &options).await;
         applied.map_err(|error| make_failure(client, &make_id(&kind, place.namespace, place.name), &error))?;
     }
@@ -429,7 +429,7 @@ fn finish_write(
 ) -> Result<String, WriteFailure> {
     match written {
         Ok(mut applied) => {
-            let uid = ObjectView::of(&applied.object).read_text("/metadata/uid").to_owned();
+            let uid = ObjectView::new(&applied.object).read_text("/metadata/uid").to_owned();
             wipe_values(&mut applied.object);
             Ok(uid)
         }
@@ -469,7 +469,7 @@ async fn end_access(client: &Client, place: Place<'_>, request: &str) -> Result<
             }
             let options = DeleteOptions {
                 preconditions: Preconditions {
-                    uid: Some(ObjectView::of(&live).read_text("/metadata/uid").to_owned()),
+                    uid: Some(ObjectView::new(&live).read_text("/metadata/uid").to_owned()),
                     resource_version: None,
                 },
                 propagation: None,

@@ -116,7 +116,7 @@ async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &st
     let recorded = first.as_ref().and_then(read_record);
     let version = first
         .as_ref()
-        .map(|first| ObjectView::of(first).read_text("/metadata/resourceVersion").to_owned());
+        .map(|first| ObjectView::new(first).read_text("/metadata/resourceVersion").to_owned());
     let mut seen = vec![take_shard(name, first, key)];
     for number in 1..recorded.unwrap_or(MOST) {
         let name = name_staging(provider, number);
@@ -138,7 +138,7 @@ async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &st
 
 /// Returns the number of staging Secrets in use, from the first one's record.
 fn read_record(first: &Value) -> Option<usize> {
-    let annotation = ObjectView::of(first).find_annotation(STAGING_SECRETS_ANNOTATION)?;
+    let annotation = ObjectView::new(first).find_annotation(STAGING_SECRETS_ANNOTATION)?;
     annotation.parse().ok().filter(|count| (1..=MOST).contains(count))
 }
 

@@ -448,13 +448,13 @@ async fn carry_out_one(controller: &Client, write: &Write) -> Result<(), Cluster
         }
         Write::Repair { object, patch, .. } => {
             let resource = controller.resource_of(object).await?;
-            let name = ObjectView::of(object).read_text("/metadata/name");
+            let name = ObjectView::new(object).read_text("/metadata/name");
             controller
                 .merge_patch(&resource, ("", name), None, TENURE_CONTROLLER, patch)
                 .await?;
         }
         Write::Delete { object, uid, .. } => {
-            let view = ObjectView::of(object);
+            let view = ObjectView::new(object);
             let resource = controller.resource(POLICY.0, view.read_text("/kind")).await?;
             let options = DeleteOptions {
                 preconditions: Preconditions {

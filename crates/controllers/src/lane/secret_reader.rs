@@ -46,7 +46,7 @@ pub(crate) async fn read_pull_secrets(
     account: Option<&ServiceAccount>,
 ) -> Result<Vec<SecretData>, FetchFailure> {
     let service_account = read_object(lane, ("ServiceAccount", namespace, name), account).await?;
-    let named = ObjectView::of(&service_account)
+    let named = ObjectView::new(&service_account)
         .find("/imagePullSecrets")
         .and_then(Value::as_array);
     let names: Vec<&str> = named
@@ -103,7 +103,7 @@ fn make_failure(message: String) -> FetchFailure {
 }
 
 fn decode_data(secret: &Value) -> Option<SecretData> {
-    let data = ObjectView::of(secret).find_map("/data");
+    let data = ObjectView::new(secret).find_map("/data");
     data.into_iter()
         .flatten()
         .map(|(key, value)| Some((key.clone(), decode_base64(value.as_str()?)?)))

@@ -25,7 +25,7 @@ impl ServedSource {
     pub(crate) fn find(shard: &Shard, address: &ArtifactAddress) -> Option<Self> {
         let kind = find_source_kind(address.kind)?.kind;
         let object = shard.write_object(&Key::new(kind, &address.namespace, &address.name))?;
-        let view = ObjectView::of(&object);
+        let view = ObjectView::new(&object);
         let uid = view.read_text("/metadata/uid");
         let artifact = object.pointer("/status/artifact").cloned();
         Some(Self {

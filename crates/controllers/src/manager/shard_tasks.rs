@@ -136,7 +136,7 @@ async fn forget_artifacts(shard: &Arc<Shard>) {
         let is_source = |key: &&Key| find_source_kind(key.kind.name).is_some();
         for key in shard.list_keys().iter().filter(is_source) {
             let uid = shard.write_object(key);
-            let uid = uid.map(|object| ObjectView::of(&object).read_text("/metadata/uid").to_owned());
+            let uid = uid.map(|object| ObjectView::new(&object).read_text("/metadata/uid").to_owned());
             let source = SourceKey::new(key.kind.name, &key.namespace, &key.name, &uid.unwrap_or_default());
             let removed = source.and_then(|source| shard.artifacts.remove(&source));
             if let Err(error) = removed {

@@ -100,7 +100,7 @@ impl<R: Reconciled> ObjectWriter<R> {
                     let Some(fresh) = self.fresh(home, &resource).await? else {
                         return Ok(WriteResult::Gone);
                     };
-                    let view = ObjectView::of(&fresh);
+                    let view = ObjectView::new(&fresh);
                     version = view.read_text("/metadata/resourceVersion").to_owned();
                     finalizers = view.list_texts("/metadata/finalizers").map(str::to_owned).collect();
                 }
@@ -148,7 +148,7 @@ impl<R: Reconciled> ObjectWriter<R> {
                         take_written::<R>(home, fresh);
                         return Err(error);
                     }
-                    ObjectView::of(&fresh)
+                    ObjectView::new(&fresh)
                         .read_text("/metadata/resourceVersion")
                         .clone_into(&mut version);
                     old = fresh.get_mut("status").map(Value::take).unwrap_or_default();
@@ -173,7 +173,7 @@ impl<R: Reconciled> ObjectWriter<R> {
             .get(resource, &self.key.namespace, &self.key.name)
             .await
         {
-            Ok(fresh) if ObjectView::of(&fresh).find_text("/metadata/uid") == Some(self.uid.as_str()) => {
+            Ok(fresh) if ObjectView::new(&fresh).find_text("/metadata/uid") == Some(self.uid.as_str()) => {
                 Ok(Some(fresh))
             }
             Ok(_) | Err(ClusterError::NotFound { .. }) => Ok(None),

@@ -184,7 +184,7 @@ impl<'a> DecryptedFiles<'a> {
     /// The value that can't be decrypted, and why.
     pub(crate) fn open_values(&self, resources: &mut [BuiltResource]) -> Result<(), String> {
         for resource in resources {
-            let view = ObjectView::of(&resource.object);
+            let view = ObjectView::new(&resource.object);
             let is_disabled = view
                 .find_annotation(DECRYPT)
                 .is_some_and(|value| value.eq_ignore_ascii_case(DISABLED));

@@ -68,7 +68,7 @@ impl ShardPeers {
         let mut known = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
         let mut peers = Vec::new();
         for lease in &leases {
-            let name = ObjectView::of(lease).read_text("/metadata/name");
+            let name = ObjectView::new(lease).read_text("/metadata/name");
             if name == self.instance.lease() || Instance::find_key_of_lease(name).is_none() {
                 continue;
             }

@@ -109,7 +109,7 @@ impl<V: Default> Bounded<V> {
 impl Inventory {
     /// Adds the references of an object of [`KINDS`].
     pub fn add(&mut self, kind: &str, object: &Value) {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         let (namespace, name) = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
         let by = |field: String| Use {
             by: format!("{kind}/{name}"),
@@ -157,7 +157,7 @@ impl Inventory {
     /// Adds the `imagePullSecrets` of one of these accounts.
     pub fn add_account(&mut self, account: &NamedObject, object: &Value) {
         let users = self.accounts.values.get(account).cloned().unwrap_or_default();
-        let secrets = ObjectView::of(object).list_views("/imagePullSecrets");
+        let secrets = ObjectView::new(object).list_views("/imagePullSecrets");
         for secret in secrets.take(MOST_USES).filter_map(|secret| secret.find_text("/name")) {
             for (user, address) in &users {
                 let by = Use {
@@ -204,7 +204,7 @@ fn find_named(namespace: &str, name: &str) -> Option<NamedObject> {
 
 /// Returns the address that sees the Secret in this field. None if the Secret verifies or decrypts, or opens a proxy or another cluster.
 fn find_address(kind: &str, object: &Value, field: &str) -> Option<String> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     if let Some(index) = field.strip_prefix(".spec.sources[") {
         let index = index.split(']').next()?;
         return view.find_text(&format!("/spec/sources/{index}/url")).map(show_address);

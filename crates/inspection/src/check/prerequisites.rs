@@ -22,7 +22,7 @@ impl Prerequisites {
     pub fn collect_from<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut awaited = Self::default();
         for object in objects {
-            let view = ObjectView::of(object);
+            let view = ObjectView::new(object);
             let text = |path: &str| view.read_text(path).to_owned();
             match (view.read_text("/apiVersion"), view.read_text("/kind")) {
                 ("v1", "Namespace") => {

@@ -76,7 +76,7 @@ fn sample() -> BTreeMap<String, BuiltResource> {
         tree.insert(path, text);
     }
     let built = build(&tree, "over", &Options::default()).unwrap();
-    let name = |resource: &BuiltResource| ObjectView::of(&resource.object).read_text("/kind").to_owned();
+    let name = |resource: &BuiltResource| ObjectView::new(&resource.object).read_text("/kind").to_owned();
     built
         .resources
         .into_iter()

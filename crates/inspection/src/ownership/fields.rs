@@ -158,7 +158,7 @@ fn has_own_line(value: &Value, set: &FieldSet, path: &FieldPath) -> bool {
 
 /// Describes a value in one line, without the content of a Secret.
 fn describe_value(object: &Value, path: &FieldPath, value: &Value) -> String {
-    let secret = ObjectView::of(object).read_text("/kind") == "Secret";
+    let secret = ObjectView::new(object).read_text("/kind") == "Secret";
     let text = path.to_string();
     // kubectl stores a copy of the whole object in an annotation.
     let holds_values = [".data", ".stringData", ".metadata.annotations"];

@@ -311,7 +311,7 @@ pub fn read_owner(object: &Value) -> Option<KustomizationName> {
 /// # Errors
 /// The inventory is of another cluster, which the error names: objects of the same names in this cluster don't belong to it.
 pub fn read_inventory(kustomization: &Value) -> Result<Vec<ObjectId>, String> {
-    let kustomization = ObjectView::of(kustomization);
+    let kustomization = ObjectView::new(kustomization);
     if let Some(elsewhere) = find_other_cluster(kustomization) {
         return Err(elsewhere);
     }

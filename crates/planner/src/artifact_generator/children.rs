@@ -70,7 +70,7 @@ pub(super) fn make_wanted(generator: &ArtifactGenerator, recipe: &Recipe) -> Wan
 /// Checks whether the generator may write an object: the object's label has the generator's uid. Flux's controller sets this label, too.
 pub(super) fn bears_label(generator: &ArtifactGenerator, object: &Value) -> bool {
     let uid = generator.metadata.uid.as_deref();
-    uid.is_some() && ObjectView::of(object).find_label(GENERATOR_LABEL) == uid
+    uid.is_some() && ObjectView::new(object).find_label(GENERATOR_LABEL) == uid
 }
 
 /// Checks whether the generator may delete an object: an ownerReference also has the generator's uid.

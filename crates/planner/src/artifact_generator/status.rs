@@ -255,7 +255,7 @@ fn judge_artifact(
         return Made::AsTold;
     }
     let id = children::make_artifact_id(namespace, &recipe.name);
-    let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::of);
+    let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::new);
     match live.and_then(|live| live.find_condition(condition::READY)) {
         Some(ready) if ready.status == "False" => {
             let waits = ready.reason == reason::SOURCE_FETCH_FAILED;

@@ -47,7 +47,7 @@ pub(crate) struct FinalizerRule<'a> {
 impl FinalizerRule<'_> {
     /// Checks whether admission keeps tenants from setting finalizers on an object: its rule covers those with the label.
     pub(super) fn is_checked(&self, live: &Value) -> bool {
-        self.is_guarded && ObjectView::of(live).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+        self.is_guarded && ObjectView::new(live).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
     }
 
     /// Lists the finalizers of an object that the controller removes.
@@ -55,7 +55,7 @@ impl FinalizerRule<'_> {
         if self.is_checked(live) {
             return Vec::new();
         }
-        let view = ObjectView::of(live);
+        let view = ObjectView::new(live);
         let all = view.list_texts("/metadata/finalizers");
         all.filter(|name| !self.is_kept(name)).map(str::to_owned).collect()
     }
@@ -77,7 +77,7 @@ impl FinalizerRule<'_> {
 
 /// Returns the patch that removes finalizers; none if the object has none of them.
 pub(crate) fn make_release(target: Watched, live: &Value, finalizers: Vec<String>) -> Option<Release> {
-    let view = ObjectView::of(live);
+    let view = ObjectView::new(live);
     let all: Vec<&str> = view.list_texts("/metadata/finalizers").collect();
     let rest: Vec<&str> = all
         .iter()
@@ -101,7 +101,7 @@ pub(crate) fn make_release(target: Watched, live: &Value, finalizers: Vec<String
 
 /// Returns the object without effect: it gives no rights and allows no traffic. Returns nothing for a kind without such a form, and for an object that already has it.
 pub(crate) fn make_neutral_form(live: &Value) -> Option<Value> {
-    let view = ObjectView::of(live);
+    let view = ObjectView::new(live);
     let (field, inert) = match (
         view.read_text("/apiVersion").split('/').next()?,
         view.read_text("/kind"),
@@ -155,7 +155,7 @@ pub(crate) fn make_neutral_form(live: &Value) -> Option<Value> {
 
 /// Describes an object that finalizers hold, for readers of Ready.
 pub(crate) fn describe_held(id: &ObjectId, live: &Value, state: &str) -> String {
-    let finalizers: Vec<String> = ObjectView::of(live)
+    let finalizers: Vec<String> = ObjectView::new(live)
         .list_texts("/metadata/finalizers")
         .map(str::to_owned)
         .collect();
@@ -215,10 +215,10 @@ impl Dependents<'_> {
         let live = self.live;
         for (id, live) in live {
             let Live::Present(Object(live)) = live else { continue };
-            if is_wanted(id) || !is_ours(live) || !ObjectView::of(live).is_being_deleted() || self.is_released(id) {
+            if is_wanted(id) || !is_ours(live) || !ObjectView::new(live).is_being_deleted() || self.is_released(id) {
                 continue;
             }
-            let version = ObjectView::of(live).read_text("/apiVersion");
+            let version = ObjectView::new(live).read_text("/apiVersion");
             let version = version.rsplit_once('/').map_or(version, |(_, version)| version);
             let target = Watched {
                 id: id.clone(),

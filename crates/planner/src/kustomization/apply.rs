@@ -111,7 +111,7 @@ fn recreate_first(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
     // Without finalizers the object is gone as soon as the deletion is accepted. The watch reports it in a moment.
     let is_reported = |object: &&DesiredObject| {
         let live = context.find_live(&object.target.id).and_then(Live::object);
-        live.is_none_or(|live| ObjectView::of(live).is_being_deleted())
+        live.is_none_or(|live| ObjectView::new(live).is_being_deleted())
     };
     if found.gone.iter().all(is_reported) {
         return Ok(());
@@ -131,7 +131,7 @@ fn is_kept(snapshot: &Snapshot, id: &ObjectId) -> bool {
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent)
     );
     let live = snapshot.live.get(id).and_then(Live::object);
-    !is_deleted && live.is_some_and(|live| !ObjectView::of(live).is_being_deleted())
+    !is_deleted && live.is_some_and(|live| !ObjectView::new(live).is_being_deleted())
 }
 
 fn list_dry_runs(objects: &[&DesiredObject]) -> Vec<Request> {

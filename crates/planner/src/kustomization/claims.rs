@@ -184,10 +184,10 @@ impl<'c> Walk<'c> {
 /// Lists the owners that an object names.
 #[must_use]
 pub fn list_owners(object: &Value) -> Vec<ClaimOwner> {
-    let references = ObjectView::of(object).find("/metadata/ownerReferences");
+    let references = ObjectView::new(object).find("/metadata/ownerReferences");
     let references = references.and_then(Value::as_array).into_iter().flatten();
     let owners = references.map(|reference| {
-        let text = |path: &str| ObjectView::of(reference).read_text(path).to_owned();
+        let text = |path: &str| ObjectView::new(reference).read_text(path).to_owned();
         ClaimOwner {
             api_version: text("/apiVersion"),
             kind: text("/kind"),

@@ -105,7 +105,7 @@ impl<'a> CustomHealth<'a> {
         object: &Value,
         budget: &mut EvaluationBudget,
     ) -> Result<Health, EvaluationError> {
-        let view = ObjectView::of(object);
+        let view = ObjectView::new(object);
         let (observed, generation) = (
             view.find_number("/status/observedGeneration"),
             view.find_number("/metadata/generation"),

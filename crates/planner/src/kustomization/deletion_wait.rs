@@ -53,7 +53,7 @@ pub(super) fn describe_held(context: &Context<'_>, id: &ObjectId) -> String {
     let live = context.snapshot.live.get(id).and_then(Live::object);
     let finalizers: Vec<String> = live
         .into_iter()
-        .flat_map(|live| ObjectView::of(live).list_texts("/metadata/finalizers"))
+        .flat_map(|live| ObjectView::new(live).list_texts("/metadata/finalizers"))
         .map(str::to_owned)
         .collect();
     match finalizers.is_empty() {

@@ -241,7 +241,7 @@ fn identify_objects<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -
         match ObjectId::from_object(object) {
             Ok(id) => {
                 let kind = KindReference {
-                    api_version: ObjectView::of(object).read_text("/apiVersion").to_owned(),
+                    api_version: ObjectView::new(object).read_text("/apiVersion").to_owned(),
                     kind: id.kind.clone(),
                 };
                 identified.push(Identified { id, kind, rendered });

@@ -152,7 +152,7 @@ pub(super) fn declare_readiness() -> Environment {
 
 /// Reads the state of an object, if the object has one.
 pub(super) fn read_state(object: &Value) -> Option<String> {
-    let text = |path: &str| ObjectView::of(object).find_text(path);
+    let text = |path: &str| ObjectView::new(object).find_text(path);
     let version = text("/metadata/resourceVersion").filter(|version| !version.is_empty())?;
     Some(format!("{} {version}", text("/metadata/uid").unwrap_or_default()))
 }

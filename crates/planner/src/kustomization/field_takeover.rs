@@ -28,16 +28,16 @@ pub(super) fn find_take_over(
     live: &Value,
     desired: &Value,
 ) -> Option<(TakeOver, Vec<Value>)> {
-    let entries = ObjectView::of(live).list("/metadata/managedFields");
+    let entries = ObjectView::new(live).list("/metadata/managedFields");
     let has_key = |object: &Value, path: &str, key: &str| {
-        let map = ObjectView::of(object).find_map(path);
+        let map = ObjectView::new(object).find_map(path);
         map.is_some_and(|map| map.contains_key(key))
     };
     let restart = "kubectl.kubernetes.io/restartedAt";
     let git_says = has_key(desired, "/spec/template/metadata/annotations", restart);
     let last_applied = has_key(live, "/metadata/annotations", LAST_APPLIED);
     let has_stored_fields = |entry: &Value| {
-        let fields = ObjectView::of(entry).find_map("/fieldsV1").cloned();
+        let fields = ObjectView::new(entry).find_map("/fieldsV1").cloned();
         let claims = |mut fields| stored_form::claim_stored_fields(&target.id, &mut fields, desired);
         is_ours(entry) && fields.is_some_and(claims)
     };
@@ -75,7 +75,7 @@ pub(super) fn find_take_over(
     let mut patch = Vec::new();
     let mut from: Vec<String> = theirs
         .iter()
-        .map(|entry| ObjectView::of(entry).read_text("/manager").to_owned())
+        .map(|entry| ObjectView::new(entry).read_text("/manager").to_owned())
         .collect();
     if claims_more {
         from.push(KUSTOMIZE_CONTROLLER.to_owned());
@@ -89,19 +89,19 @@ pub(super) fn find_take_over(
             None => json!({
                 "manager": KUSTOMIZE_CONTROLLER,
                 "operation": "Apply",
-                "apiVersion": theirs.first().map(|entry| ObjectView::of(entry).read_text("/apiVersion")).unwrap_or_default(),
+                "apiVersion": theirs.first().map(|entry| ObjectView::new(entry).read_text("/apiVersion")).unwrap_or_default(),
                 "fieldsType": "FieldsV1",
-                "time": theirs.iter().map(|entry| ObjectView::of(entry).read_text("/time")).max().unwrap_or_default(),
+                "time": theirs.iter().map(|entry| ObjectView::new(entry).read_text("/time")).max().unwrap_or_default(),
                 "fieldsV1": {},
             }),
         };
-        let mut fields = ObjectView::of(&entry)
+        let mut fields = ObjectView::new(&entry)
             .find_map("/fieldsV1")
             .cloned()
             .unwrap_or_default();
         for other in theirs
             .iter()
-            .filter_map(|other| ObjectView::of(other).find_map("/fieldsV1"))
+            .filter_map(|other| ObjectView::new(other).find_map("/fieldsV1"))
         {
             merge_fields(&mut fields, other);
         }
@@ -118,7 +118,7 @@ pub(super) fn find_take_over(
         );
     }
     // Carries the version that this was decided on: a write in between makes the patch fail instead of undoing it.
-    if let Some(version) = ObjectView::of(live).find_text("/metadata/resourceVersion") {
+    if let Some(version) = ObjectView::new(live).find_text("/metadata/resourceVersion") {
         patch.push(json!({ "op": "replace", "path": "/metadata/resourceVersion", "value": version }));
     }
     let take_over = TakeOver {
@@ -131,7 +131,7 @@ pub(super) fn find_take_over(
 
 /// Checks whether an entry of managedFields is from an apply of Tenure.
 fn is_ours(entry: &Value) -> bool {
-    let entry = ObjectView::of(entry);
+    let entry = ObjectView::new(entry);
     entry.read_text("/manager") == KUSTOMIZE_CONTROLLER
         && entry.read_text("/operation") == "Apply"
         && entry.read_text("/subresource").is_empty()
@@ -162,7 +162,7 @@ fn is_empty(fields: &Value) -> bool {
 }
 
 pub(super) fn is_taken_over(settings: &ApplySettings, entry: &Value) -> bool {
-    let entry = ObjectView::of(entry);
+    let entry = ObjectView::new(entry);
     let (manager, operation) = (entry.read_text("/manager"), entry.read_text("/operation"));
     let is_named = manager.starts_with(KUBECTL_PREFIX) || settings.takes_over(manager);
     entry.read_text("/subresource").is_empty()

@@ -38,7 +38,7 @@ const NAMED: usize = 700;
 
 /// Checks whether an object is left as it is, because Tenure replaces it in this cluster.
 pub(super) fn is_replaced(snapshot: &Snapshot, id: &ObjectId, object: &Value) -> bool {
-    let object = ObjectView::of(object);
+    let object = ObjectView::new(object);
     let label = |key: &str| object.find_label(key).unwrap_or_default();
     // Tenure's own definitions in a repository are not Flux's components.
     let is_of_flux = label(PART_OF) == FLUX && !remote_cluster::is_elsewhere(snapshot);
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_definitions_are_those_of_flux_that_tenure_brings() {
         let of_flux = |crd: &Value| {
-            let name = ObjectView::of(crd).read_text("/metadata/name").to_owned();
+            let name = ObjectView::new(crd).read_text("/metadata/name").to_owned();
             name.ends_with(".fluxcd.io").then_some(name)
         };
         let mut brought: Vec<String> = tenure_api::crds::crds().unwrap().iter().filter_map(of_flux).collect();

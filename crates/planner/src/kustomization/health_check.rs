@@ -274,6 +274,6 @@ fn restart_if_changed(context: &Context<'_>, desired: &Desired) -> Option<Box<su
 
 /// Reads the resourceVersion as a number: both existing servers count with it. Without one, nothing is newer.
 fn read_version(object: &serde_json::Value) -> u64 {
-    let version = ObjectView::of(object).read_text("/metadata/resourceVersion");
+    let version = ObjectView::new(object).read_text("/metadata/resourceVersion");
     version.parse().unwrap_or(0)
 }

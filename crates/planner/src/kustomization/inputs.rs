@@ -249,7 +249,7 @@ pub(super) fn triggers_attempt(snapshot: &Snapshot, before: &Live, now: &Live) -
     let asks = |live: &Live| {
         let label = live
             .object()
-            .and_then(|live| ObjectView::of(live).find_label(WATCH_CONFIG));
+            .and_then(|live| ObjectView::new(live).find_label(WATCH_CONFIG));
         label == Some("Enabled")
     };
     // The present object counts, or the last state of a deleted one.

@@ -84,7 +84,7 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
         Some(DeleteAnswer::Absent) => None,
         _ => live.object(),
     };
-    if live_object.is_some_and(|live| ObjectView::of(live).is_being_deleted()) {
+    if live_object.is_some_and(|live| ObjectView::new(live).is_being_deleted()) {
         return ObjectAction::WaitGone;
     }
     if live_object.is_some() {
@@ -252,7 +252,7 @@ fn take_over(context: &Context<'_>, object: &DesiredObject, live: &Value) -> Opt
 
 /// Finds the version of a live object.
 pub(super) fn find_version(live: &Value) -> Option<String> {
-    let version = ObjectView::of(live).find_text("/metadata/resourceVersion");
+    let version = ObjectView::new(live).find_text("/metadata/resourceVersion");
     version.map(str::to_owned)
 }
 
@@ -288,7 +288,7 @@ pub(super) fn digest_live(context: &Context<'_>, object: &DesiredObject, live: &
 /// Checks whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
 pub(super) fn find_skip_reason(desired: &Value, live: Option<&Value>) -> Option<String> {
     let says = |key: &str, value: &str| {
-        let on = |object: &Value| ObjectView::of(object).has_annotation(key, value);
+        let on = |object: &Value| ObjectView::new(object).has_annotation(key, value);
         on(desired) || live.is_some_and(on)
     };
     if says(SSA, "Ignore") {

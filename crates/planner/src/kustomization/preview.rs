@@ -176,7 +176,7 @@ fn find_differences(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference
 
 /// Gives an object that was created in a dry-run, under another name, its own name. Kubernetes writes the name into labels of some kinds, such as Jobs.
 fn rename_trial(mut object: Value, name: &str) -> Value {
-    let trial = ObjectView::of(&object).read_text("/metadata/name").to_owned();
+    let trial = ObjectView::new(&object).read_text("/metadata/name").to_owned();
     if !trial.is_empty() {
         rename_values(&mut object, &trial, name);
     }

@@ -342,18 +342,18 @@ pub(super) fn decide_candidate(context: &mut Context<'_>, target: &Watched, why:
         let why = "objects of its kind are reconciled here, and would go with it: it is left";
         return Verdict::Released(why.to_owned());
     }
-    let says = |key: &str, value: &str| ObjectView::of(live).has_annotation(key, value);
+    let says = |key: &str, value: &str| ObjectView::new(live).has_annotation(key, value);
     for (key, value) in [(PRUNE, "disabled"), (RECONCILE, "disabled"), (SSA, "Ignore")] {
         if says(key, value) {
             return Verdict::Kept(format!("annotation {key} says {value}: it is left"));
         }
     }
-    if ObjectView::of(live).is_being_deleted() {
+    if ObjectView::new(live).is_being_deleted() {
         return Verdict::Terminating;
     }
     Verdict::Delete(Delete {
         target: target.clone(),
-        uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
+        uid: ObjectView::new(live).find_text("/metadata/uid").map(str::to_owned),
         resource_version: find_version(live),
         propagation: Propagation::Background,
         why: why.to_owned(),

@@ -54,7 +54,7 @@ pub(super) fn decide_recreation(
             context,
             Delete {
                 target: object.target.clone(),
-                uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
+                uid: ObjectView::new(live).find_text("/metadata/uid").map(str::to_owned),
                 resource_version: find_version(live),
                 propagation: Propagation::Background,
                 why: format!("recreated, because these can't be changed: {}", list_fields(failure)),
@@ -125,7 +125,7 @@ fn is_subject(context: &Context<'_>, binding: &ObjectId, subject: &Value) -> boo
 /// Checks the conditions of a recreation. It deletes, so it needs the same as a prune: a request for it, and a live object that has no other owner. An object with a
 /// field that names one incarnation of an object can't be re-created.
 fn is_asked_for(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
-    let asked = |object: &Value| ObjectView::of(object).has_annotation(FORCE, "enabled");
+    let asked = |object: &Value| ObjectView::new(object).has_annotation(FORCE, "enabled");
     let owned = tenure_tenancy::inventory::is_owned(live, context.namespace, context.name);
     let bound = ["/metadata/uid", "/metadata/resourceVersion"]
         .iter()

@@ -124,7 +124,7 @@ fn find_wait_end(context: &Context<'_>, id: &ObjectId) -> Timestamp {
 
 fn read_deletion_time(context: &Context<'_>, id: &ObjectId) -> Option<Timestamp> {
     let live = context.find_live(id).and_then(Live::object)?;
-    ObjectView::of(live)
+    ObjectView::new(live)
         .find_text("/metadata/deletionTimestamp")?
         .parse()
         .ok()

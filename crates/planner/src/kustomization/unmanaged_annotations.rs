@@ -23,7 +23,7 @@ pub(super) fn strip_unmanaged_annotations<'v>(
 ) -> Cow<'v, Value> {
     let notes = list_notes(settings, desired, live);
     let is_noted = |object: &Value| {
-        let annotations = ObjectView::of(object).find_map("/metadata/annotations");
+        let annotations = ObjectView::new(object).find_map("/metadata/annotations");
         annotations.is_some_and(|annotations| notes.iter().any(|note| annotations.contains_key(*note)))
     };
     if !is_noted(&object) {
@@ -41,16 +41,16 @@ pub(super) fn strip_unmanaged_annotations<'v>(
 
 /// Lists the annotations of others on a live object.
 fn list_notes<'v>(settings: &ApplySettings, desired: &Value, live: &'v Value) -> Vec<&'v str> {
-    let Some(annotations) = ObjectView::of(live).find_map("/metadata/annotations") else {
+    let Some(annotations) = ObjectView::new(live).find_map("/metadata/annotations") else {
         return Vec::new();
     };
-    let applied = ObjectView::of(desired).find_map("/metadata/annotations");
+    let applied = ObjectView::new(desired).find_map("/metadata/annotations");
     // For each manager of the annotation, by name in managedFields: are all entries of others?
     let mut others: BTreeMap<&str, bool> = BTreeMap::new();
-    for entry in ObjectView::of(live).list("/metadata/managedFields") {
+    for entry in ObjectView::new(live).list("/metadata/managedFields") {
         let is_other =
-            ObjectView::of(entry).read_text("/manager") != KUSTOMIZE_CONTROLLER && !is_taken_over(settings, entry);
-        let had = ObjectView::of(entry).find_map("/fieldsV1/f:metadata/f:annotations");
+            ObjectView::new(entry).read_text("/manager") != KUSTOMIZE_CONTROLLER && !is_taken_over(settings, entry);
+        let had = ObjectView::new(entry).find_map("/fieldsV1/f:metadata/f:annotations");
         for name in had.into_iter().flat_map(|had| had.keys()) {
             if let Some(name) = name.strip_prefix("f:") {
                 *others.entry(name).or_insert(true) &= is_other;

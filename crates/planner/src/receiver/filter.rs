@@ -135,7 +135,7 @@ pub fn select_targets(
         read_body(delivery).unwrap_or_default()
     };
     for candidate in candidates {
-        let metadata = ObjectView::of(&candidate.metadata);
+        let metadata = ObjectView::new(&candidate.metadata);
         let text = |path: &str| metadata.read_text(path).to_owned();
         let Some(api_version) = find_api_version(&candidate.kind) else {
             continue;

@@ -100,7 +100,7 @@ impl DesiredObjects {
             None | Some(Live::Failed(_)) => ExistingBinding::Unknown,
             Some(Live::Absent | Live::Unserved) => ExistingBinding::Nothing,
             Some(Live::Present(live)) => {
-                let is_going = ObjectView::of(&live.0).is_being_deleted() && !self.is_ending;
+                let is_going = ObjectView::new(&live.0).is_being_deleted() && !self.is_ending;
                 match self.judge_live(&live.0, &self.binding) {
                     Verdict::AsWanted if is_going => ExistingBinding::Going,
                     Verdict::AsWanted => ExistingBinding::AsWanted,
@@ -112,11 +112,11 @@ impl DesiredObjects {
     }
 
     pub(super) fn judge_live(&self, live: &Value, object: &Wanted) -> Verdict {
-        let view = ObjectView::of(live);
-        let wanted = ObjectView::of(&object.object);
+        let view = ObjectView::new(live);
+        let wanted = ObjectView::new(&object.object);
         let has_label = view.find_label(LANE_LABEL) == wanted.find_label(LANE_LABEL);
         if object.id == self.account.id {
-            let owners = |object| ObjectView::of(object).list_views("/metadata/ownerReferences");
+            let owners = |object| ObjectView::new(object).list_views("/metadata/ownerReferences");
             let is_owner_there = owners(&object.object)
                 .all(|owner| owners(live).any(|found| found.find_text("/uid") == owner.find_text("/uid")));
             return if has_label && is_owner_there {
@@ -163,7 +163,7 @@ impl DesiredObjects {
 
     /// Returns the wanted RoleBinding, for this very object. An API server refuses a new finalizer on an object that is being deleted.
     fn rewrite_going(&self, live: &Value) -> Value {
-        let view = ObjectView::of(live);
+        let view = ObjectView::new(live);
         let mut object = self.binding.object.clone();
         if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
             metadata.insert("uid".to_owned(), json!(view.find_text("/metadata/uid")));
@@ -192,7 +192,7 @@ impl DesiredObjects {
     /// Describes a deleted RoleBinding that finalizers other than the lane's hold.
     pub(super) fn describe_held(&self, snapshot: &Snapshot) -> Option<String> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
-        let mut finalizers = ObjectView::of(live).list_texts("/metadata/finalizers");
+        let mut finalizers = ObjectView::new(live).list_texts("/metadata/finalizers");
         let is_held = finalizers.any(|found| found != LANE_FINALIZER);
         let state = "It is corrected meanwhile, and re-created when it is gone.";
         is_held.then(|| dependents::describe_held(&self.binding.id, live, state))
@@ -201,7 +201,7 @@ impl DesiredObjects {
 
 /// Checks whether a RoleBinding was made for a lane: it has the finalizer, or it bears the labels.
 pub(super) fn is_lanes(live: &Value) -> bool {
-    let view = ObjectView::of(live);
+    let view = ObjectView::new(live);
     let is_labelled = view.find_label(LANE_LABEL).is_some() && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
     is_labelled
         || view

@@ -128,7 +128,7 @@ pub fn write_minting_review(namespace: &str) -> Value {
 /// Reads the ServiceAccounts of which the answer to [`write_minting_review`] allows an administrator's token; `*` for all of them.
 #[must_use]
 pub fn read_minting_review(answer: &Value) -> Vec<String> {
-    let rules = ObjectView::of(answer).list_views("/status/resourceRules");
+    let rules = ObjectView::new(answer).list_views("/status/resourceRules");
     let grants = rules.filter(|rule| {
         let has = |path: &str, wanted: &str| rule.list_texts(path).any(|text| text == wanted || text == "*");
         has("/apiGroups", "") && has("/resources", "serviceaccounts") && has("/verbs", MINT_ADMINISTRATOR)

@@ -282,7 +282,7 @@ fn put_in_place(
     // In a namespace that is being deleted the RoleBinding is going, too. Its finalizer keeps it, so it can still be changed.
     let is_going = |id| {
         let live = snapshot.live.get(id).and_then(Live::object);
-        live.is_some_and(|live| ObjectView::of(live).is_being_deleted())
+        live.is_some_and(|live| ObjectView::new(live).is_being_deleted())
     };
     let mut applies = Vec::new();
     let mut objects = vec![&wanting.account];
@@ -483,7 +483,7 @@ fn give_back(
         plan.next = Next::Forget;
         return plan;
     };
-    let is_going = *found == ExistingBinding::Going || ObjectView::of(live).is_being_deleted();
+    let is_going = *found == ExistingBinding::Going || ObjectView::new(live).is_being_deleted();
     if is_going {
         return release_binding(snapshot, now, wanting, plan);
     }
@@ -491,7 +491,7 @@ fn give_back(
     if !snapshot.attempt.asked.deleted.contains_key(&wanting.binding.id) {
         plan.steps = vec![Step::Request(Request::Delete(Delete {
             target: wanting.binding.make_watched(),
-            uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
+            uid: ObjectView::new(live).find_text("/metadata/uid").map(str::to_owned),
             resource_version: None,
             propagation: Propagation::Background,
             why: "nothing is reconciled in the namespace any more".to_owned(),

@@ -41,7 +41,7 @@ impl Child {
 
     /// Passes on a request to reconcile, once. After that, the requests of others stay: of a Receiver, or of a user of `tenure reconcile`.
     fn pass_request(&mut self, request: &str, live: &BTreeMap<ObjectId, Live>) {
-        let live = live.get(&self.wanted.id).and_then(Live::object).map(ObjectView::of);
+        let live = live.get(&self.wanted.id).and_then(Live::object).map(ObjectView::new);
         let find = |key| live.and_then(|live| live.find_annotation(key));
         let asked = match (find(PASSED_REQUEST), find(REQUESTED_AT)) {
             (Some(passed), later) if passed == request => later,

@@ -237,7 +237,7 @@ fn write(
 /// Checks whether an object was made by this surface: by label and by ownerReference with its uid.
 fn is_child(snapshot: &Snapshot, object: &Value) -> bool {
     let metadata = &snapshot.surface.metadata;
-    ObjectView::of(object).find_label(SURFACE_LABEL) == metadata.name.as_deref()
+    ObjectView::new(object).find_label(SURFACE_LABEL) == metadata.name.as_deref()
         && dependents::is_owned_by(object, "Surface", metadata)
 }
 

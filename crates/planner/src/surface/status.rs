@@ -437,12 +437,12 @@ fn tell_key(
     let mut children = children.iter();
     let child = children.find(|child| child.source == status.name && child.wanted.id.kind == "GitRepository");
     let is_taken = child.is_some_and(|child| {
-        let wanted = ObjectView::of(&child.wanted.object);
+        let wanted = ObjectView::new(&child.wanted.object);
         let live = snapshot
             .live
             .get(&child.wanted.id)
             .and_then(Live::object)
-            .map(ObjectView::of);
+            .map(ObjectView::new);
         live.is_some_and(|live| {
             let ready = live.find_condition(condition::READY);
             ready.is_some_and(|ready| ready.status == "True")

@@ -108,7 +108,7 @@ fn find_place(facts: &TenantFacts, home: &NamespaceName) -> Option<HomeAccount> 
 /// Returns the name of a Pod that runs as the account.
 #[must_use]
 pub fn find_running(place: &HomeAccount, pod: &Value) -> Option<String> {
-    let pod = ObjectView::of(pod);
+    let pod = ObjectView::new(pod);
     // The field also has an older name. Kubernetes fills in both.
     let runs_as = pod
         .find_text("/spec/serviceAccountName")

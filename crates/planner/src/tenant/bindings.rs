@@ -146,7 +146,7 @@ pub(super) fn advise_on_refused(wanted: &[Wanted], memory: &Memory) -> Option<St
     let roles: BTreeSet<&str> = wanted
         .iter()
         .filter(is_forbidden)
-        .filter_map(|wanted| ObjectView::of(&wanted.object).find_text("/roleRef/name"))
+        .filter_map(|wanted| ObjectView::new(&wanted.object).find_text("/roleRef/name"))
         .collect();
     if roles.is_empty() {
         return None;

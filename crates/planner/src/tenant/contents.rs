@@ -202,7 +202,7 @@ fn contains_part(live: &Value, path: &str, wanted: &Value) -> bool {
 
 /// Returns a digest of a write and its result, for later comparison.
 pub(super) fn digest_write(wanted: &Wanted, answered: &Value) -> String {
-    let spec = ObjectView::of(answered).find("/spec").cloned().unwrap_or(Value::Null);
+    let spec = ObjectView::new(answered).find("/spec").cloned().unwrap_or(Value::Null);
     digest_value(&json!([wanted.object, spec]))
 }
 

@@ -149,7 +149,7 @@ fn delete_namespaces(
     let deletions = dependents.plan_deletions(
         |id| !names.contains(id),
         |live| {
-            ObjectView::of(live)
+            ObjectView::new(live)
                 .find_text("/metadata/uid")
                 .is_some_and(|uid| uids.contains(uid))
         },
@@ -159,7 +159,7 @@ fn delete_namespaces(
     // Deletes the observed version. If the garbage collector has just removed the owner, the new version is unknown.
     let with_version = |delete: Delete| {
         let seen = live.get(&delete.target.id).and_then(|live| live.object());
-        let version = seen.and_then(|seen| ObjectView::of(seen).find_text("/metadata/resourceVersion"));
+        let version = seen.and_then(|seen| ObjectView::new(seen).find_text("/metadata/resourceVersion"));
         Request::Delete(Delete {
             resource_version: version.map(str::to_owned),
             ..delete

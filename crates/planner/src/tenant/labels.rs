@@ -88,7 +88,7 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> WantedMetadata
     let mut raised = None;
     if let Some(options) = &spec.namespace_options {
         let id = make_namespace_id(namespace);
-        let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::of);
+        let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::new);
         let own: BTreeSet<&str> = list_additional_metadata(options)
             .flat_map(|(labels, _)| labels.keys().map(String::as_str))
             .collect();
@@ -177,7 +177,7 @@ fn choose_level(snapshot: &Snapshot, namespace: &str, least: PodSecurityLevel) -
         .live
         .get(&make_namespace_id(namespace))
         .and_then(Live::object)
-        .map(ObjectView::of);
+        .map(ObjectView::new);
     let live = live.and_then(|live| live.find_label(POD_SECURITY_ENFORCE));
     let live = live.and_then(PodSecurityLevel::parse);
     let written =

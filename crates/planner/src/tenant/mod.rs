@@ -301,7 +301,7 @@ fn write(
     let before = plan.memory.clone();
     let mut dependents = make_dependents(snapshot, now, &mut plan.memory);
     let judge = |live: &Value, wanted: &Wanted| {
-        let role_is_another = ObjectView::of(live).has("/roleRef")
+        let role_is_another = ObjectView::new(live).has("/roleRef")
             && live.pointer("/roleRef/name") != wanted.object.pointer("/roleRef/name");
         if role_is_another {
             Verdict::Foreign("binds another role: delete it, and it is re-created")
@@ -374,7 +374,7 @@ fn make_dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut M
 /// Checks whether an object was made for this Tenant: by labels, and an ownerReference with the Tenant's uid.
 fn is_ours(snapshot: &Snapshot, object: &Value) -> bool {
     let metadata = &snapshot.tenant.metadata;
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
         && view.find_label(TENANT_LABEL) == metadata.name.as_deref()
         && dependents::is_owned_by(object, OWNER, metadata)

@@ -71,7 +71,7 @@ fn make_namespace_target(namespace: &str) -> Watched {
 }
 
 fn make_disown(name: &str, live: &Value, uid: &str) -> Option<Disown> {
-    let view = ObjectView::of(live);
+    let view = ObjectView::new(live);
     let all = view.list("/metadata/ownerReferences");
     let rest: Vec<&Value> = all
         .iter()

@@ -23,12 +23,12 @@ impl DeletedKinds {
 
     /// Checks whether an object is of one of these kinds.
     pub(super) fn has(&self, object: &Value) -> bool {
-        self.contains(ObjectView::of(object))
+        self.contains(ObjectView::new(object))
     }
 
     /// Checks whether an ownerReference names an object of one of these kinds.
     pub(super) fn has_owner(&self, owner: &Value) -> bool {
-        self.contains(ObjectView::of(owner))
+        self.contains(ObjectView::new(owner))
     }
 
     fn contains(&self, named: ObjectView<'_>) -> bool {
@@ -45,7 +45,7 @@ pub(super) fn is_deleted_group(group: &str, kinds: KindChoice) -> bool {
 
 /// Returns the group and the kind that a CustomResourceDefinition defines.
 pub(super) fn read_definition(object: &Value) -> Option<(&str, &str)> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let is_definition = view.read_text("/kind") == "CustomResourceDefinition";
     is_definition.then(|| (view.read_text("/spec/group"), view.read_text("/spec/names/kind")))
 }
@@ -69,14 +69,14 @@ pub(super) fn list_deleted(
     let inside = snapshot.inside.iter().filter(|_| namespace_goes);
     for seen in of_kinds.chain(inside) {
         names.insert(name_object(&seen.object));
-        uids.insert(ObjectView::of(&seen.object).read_text("/metadata/uid"));
+        uids.insert(ObjectView::new(&seen.object).read_text("/metadata/uid"));
     }
     names.extend(list_group_services(snapshot, &names));
     loop {
         let orphans: Vec<&ObservedObject> = snapshot
             .owned
             .iter()
-            .filter(|seen| !uids.contains(ObjectView::of(&seen.object).read_text("/metadata/uid")))
+            .filter(|seen| !uids.contains(ObjectView::new(&seen.object).read_text("/metadata/uid")))
             .filter(|seen| is_orphan(&seen.object, going, &uids))
             .collect();
         if orphans.is_empty() {
@@ -84,7 +84,7 @@ pub(super) fn list_deleted(
         }
         for seen in orphans {
             names.insert(name_object(&seen.object));
-            uids.insert(ObjectView::of(&seen.object).read_text("/metadata/uid"));
+            uids.insert(ObjectView::new(&seen.object).read_text("/metadata/uid"));
         }
     }
 }
@@ -106,7 +106,7 @@ fn list_group_services(snapshot: &Snapshot, going: &BTreeSet<String>) -> Vec<Str
         .map(|(_, group)| group)
         .collect();
     let is_left = |seen: &&ObservedObject| {
-        let service = ObjectView::of(&seen.object).read_text("/metadata/name");
+        let service = ObjectView::new(&seen.object).read_text("/metadata/name");
         let group = service.split_once('.').map(|(_, group)| group);
         group.is_some_and(|group| defined.contains(group) && !groups.contains(group))
     };
@@ -116,7 +116,7 @@ fn list_group_services(snapshot: &Snapshot, going: &BTreeSet<String>) -> Vec<Str
 
 /// Checks whether all remaining owners of an object are gone.
 fn is_orphan(object: &Value, going: &DeletedKinds, gone: &HashSet<&str>) -> bool {
-    let owners = ObjectView::of(object).list("/metadata/ownerReferences");
+    let owners = ObjectView::new(object).list("/metadata/ownerReferences");
     let mut kept = owners.iter().filter(|owner| !going.has_owner(owner)).peekable();
-    kept.peek().is_some() && kept.all(|owner| gone.contains(ObjectView::of(owner).read_text("/uid")))
+    kept.peek().is_some() && kept.all(|owner| gone.contains(ObjectView::new(owner).read_text("/uid")))
 }

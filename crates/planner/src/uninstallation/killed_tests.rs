@@ -60,7 +60,7 @@ fn carry_out(snapshot: &mut Snapshot, step: &Step) {
     }
     // An observation doesn't list objects that no longer have an owner, or namespaces that no longer have facts.
     let is_owned = |seen: &ObservedObject| {
-        ObjectView::of(&seen.object)
+        ObjectView::new(&seen.object)
             .list_views("/metadata/ownerReferences")
             .next()
             .is_some()

@@ -263,7 +263,7 @@ fn find_installed<'a>(
     name: &'a str,
 ) -> impl Iterator<Item = &'a ObservedObject> {
     snapshot.installed.iter().filter(move |seen| {
-        let found = ObjectView::of(&seen.object).read_text("/metadata/name");
+        let found = ObjectView::new(&seen.object).read_text("/metadata/name");
         read_kind(&seen.object) == kind && found == name && is_ours(&seen.object)
     })
 }
@@ -314,7 +314,7 @@ enum NamespaceVerdict {
 fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
     let mut stays = Vec::new();
     for seen in &snapshot.inside {
-        let object = ObjectView::of(&seen.object);
+        let object = ObjectView::new(&seen.object);
         let kind = object.read_text("/kind");
         let of_installation = snapshot
             .installed
@@ -375,7 +375,7 @@ fn plan_releases(
             release.take_finalizer();
         }
         release.take_owners(going);
-        if goes && ObjectView::of(&seen.object).read_text("/kind") == "Kustomization" {
+        if goes && ObjectView::new(&seen.object).read_text("/kind") == "Kustomization" {
             release.suspend_object();
         }
         steps.extend(release.into_step(seen));
@@ -408,7 +408,7 @@ fn plan_releases(
 /// bindings are deleted one by one.
 fn delete_bindings(snapshot: &Snapshot) -> Vec<Step> {
     let of_controllers = snapshot.role_bindings.iter().filter(|seen| {
-        let mut subjects = ObjectView::of(&seen.object).list_views("/subjects").peekable();
+        let mut subjects = ObjectView::new(&seen.object).list_views("/subjects").peekable();
         let is_installed = snapshot.installed.iter().any(|part| part.path == seen.path);
         !is_installed && is_ours(&seen.object) && subjects.peek().is_some() && subjects.all(is_platform_account)
     });
@@ -433,7 +433,7 @@ fn delete_policies(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
 /// Deletes the other parts of the installation. Parts in the platform namespace go with it, unless it stays.
 fn delete_parts(snapshot: &Snapshot, choice: RemovalChoice, namespace: NamespaceVerdict) -> Vec<Step> {
     let installed = snapshot.installed.iter().rev().filter(|seen| {
-        let name = ObjectView::of(&seen.object).read_text("/metadata/name");
+        let name = ObjectView::new(&seen.object).read_text("/metadata/name");
         match read_kind(&seen.object) {
             "CustomResourceDefinition" | "Namespace" | "RoleBinding" | "ClusterRoleBinding" => false,
             // Another program may have an object of the same name.
@@ -447,12 +447,12 @@ fn delete_parts(snapshot: &Snapshot, choice: RemovalChoice, namespace: Namespace
 }
 
 fn read_kind(object: &Value) -> &str {
-    ObjectView::of(object).read_text("/kind")
+    ObjectView::new(object).read_text("/kind")
 }
 
 /// Checks whether the labels of an object name Tenure as its manager.
 fn is_ours(object: &Value) -> bool {
-    ObjectView::of(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+    ObjectView::new(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
 fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<Step> {
@@ -466,7 +466,7 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
             continue;
         }
         let is_of_kind = |seen: &&ObservedObject| {
-            let object = ObjectView::of(&seen.object);
+            let object = ObjectView::new(&seen.object);
             let (named, _) = object.read_text("/apiVersion").split_once('/').unwrap_or_default();
             named == group && object.read_text("/kind") == kind
         };
@@ -484,7 +484,7 @@ fn delete_namespace(snapshot: &Snapshot, verdict: NamespaceVerdict) -> Vec<Step>
     let namespaces = snapshot
         .installed
         .iter()
-        .filter(|seen| ObjectView::of(&seen.object).read_text("/kind") == "Namespace");
+        .filter(|seen| ObjectView::new(&seen.object).read_text("/kind") == "Namespace");
     match verdict {
         NamespaceVerdict::Goes => namespaces.filter_map(plan_deletion).collect(),
         NamespaceVerdict::Stays => Vec::new(),
@@ -495,7 +495,7 @@ fn delete_namespace(snapshot: &Snapshot, verdict: NamespaceVerdict) -> Vec<Step>
 fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
     for seen in &snapshot.cluster_role_bindings {
         let is_ours = snapshot.installed.iter().any(|part| part.path == seen.path);
-        let subjects = ObjectView::of(&seen.object).list_views("/subjects");
+        let subjects = ObjectView::new(&seen.object).list_views("/subjects");
         for subject in subjects.filter(|subject| !is_ours && is_platform_account(*subject)) {
             plan.stays.push(format!(
                 "{} binds ServiceAccount {PLATFORM_NAMESPACE}/{}, which is deleted: an account that creates it again has its rights",
@@ -508,7 +508,7 @@ fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
 
 /// Reports credentials that no controller replaces or ends any more.
 fn tell_credentials(snapshot: &Snapshot, plan: &mut Plan) {
-    let is_request = |seen: &&ObservedObject| ObjectView::of(&seen.object).read_text("/kind") == "FluxAccessRequest";
+    let is_request = |seen: &&ObservedObject| ObjectView::new(&seen.object).read_text("/kind") == "FluxAccessRequest";
     let count = snapshot.access.iter().filter(is_request).count();
     if count > 0 {
         plan.stays.push(format!(
@@ -523,7 +523,7 @@ fn is_platform_account(subject: ObjectView<'_>) -> bool {
 
 /// Returns the deletion of an object that is not already being deleted.
 fn plan_deletion(seen: &ObservedObject) -> Option<Step> {
-    let object = ObjectView::of(&seen.object);
+    let object = ObjectView::new(&seen.object);
     if object.is_being_deleted() {
         return None;
     }
@@ -537,7 +537,7 @@ fn plan_deletion(seen: &ObservedObject) -> Option<Step> {
 }
 
 fn name_object(object: &Value) -> String {
-    let text = |path: &str| ObjectView::of(object).read_text(path);
+    let text = |path: &str| ObjectView::new(object).read_text(path);
     match text("/metadata/namespace") {
         "" => format!("{} {}", text("/kind"), text("/metadata/name")),
         namespace => format!("{} {namespace}/{}", text("/kind"), text("/metadata/name")),
@@ -545,17 +545,17 @@ fn name_object(object: &Value) -> String {
 }
 
 fn is_in_platform(object: &Value) -> bool {
-    ObjectView::of(object).read_text("/metadata/namespace") == PLATFORM_NAMESPACE
+    ObjectView::new(object).read_text("/metadata/namespace") == PLATFORM_NAMESPACE
 }
 
 fn is_reconciled_kind(object: &Value) -> bool {
-    let version = ObjectView::of(object).read_text("/apiVersion");
+    let version = ObjectView::new(object).read_text("/apiVersion");
     version.contains(".toolkit.fluxcd.io/")
 }
 
 /// Checks for the accounts and the ConfigMap that exist in every namespace.
 fn is_in_every_namespace(kind: &str, object: &Value) -> bool {
-    let name = ObjectView::of(object).read_text("/metadata/name");
+    let name = ObjectView::new(object).read_text("/metadata/name");
     matches!(
         (kind, name),
         ("ServiceAccount", "default" | CONTROLLER_SERVICE_ACCOUNT | SECRET_WRITER) | ("ConfigMap", "kube-root-ca.crt")

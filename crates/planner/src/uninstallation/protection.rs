@@ -38,7 +38,7 @@ pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: RemovalChoice) -> Vec
 
 /// Removes the subjects from a RoleBinding that is being deleted, and that a finalizer holds.
 pub(super) fn remove_subjects(seen: &ObservedObject) -> Option<Step> {
-    let object = ObjectView::of(&seen.object);
+    let object = ObjectView::new(&seen.object);
     let is_held = object.list_texts("/metadata/finalizers").next().is_some();
     let has_subjects = object.list_views("/subjects").next().is_some();
     if !is_held || !has_subjects {
@@ -60,7 +60,7 @@ pub(super) fn remove_subjects(seen: &ObservedObject) -> Option<Step> {
 /// Reports the bindings that finalizers hold. The writer of a finalizer, or an administrator, has to remove it.
 fn tell_held(snapshot: &Snapshot, plan: &mut Plan) {
     for seen in list_bindings(snapshot) {
-        let object = ObjectView::of(&seen.object);
+        let object = ObjectView::new(&seen.object);
         let finalizers: Vec<&str> = object.list_texts("/metadata/finalizers").collect();
         let has_subjects = object.list_views("/subjects").next().is_some();
         if object.is_being_deleted() && !finalizers.is_empty() && !has_subjects {
@@ -96,7 +96,7 @@ pub(super) fn report_kept_protection(snapshot: &Snapshot, choice: RemovalChoice,
         return;
     }
     for (_, kind) in BOUNDING_KINDS {
-        let of_kind = |seen: &&ObservedObject| ObjectView::of(&seen.object).read_text("/kind") == kind;
+        let of_kind = |seen: &&ObservedObject| ObjectView::new(&seen.object).read_text("/kind") == kind;
         let count = snapshot.bounds.iter().filter(of_kind).count();
         if count > 0 {
             plan.stays
@@ -120,7 +120,7 @@ pub(super) fn report_kept_protection(snapshot: &Snapshot, choice: RemovalChoice,
 /// Lists the RoleBindings that Tenure wrote for the owners and accounts of Tenants.
 fn list_bindings(snapshot: &Snapshot) -> impl Iterator<Item = &ObservedObject> {
     snapshot.role_bindings.iter().filter(|seen| {
-        let object = ObjectView::of(&seen.object);
+        let object = ObjectView::new(&seen.object);
         is_ours(&seen.object)
             && object.find_label(TENANT_LABEL).is_some()
             && object.read_text("/metadata/name") != LANE_BINDING

@@ -86,7 +86,7 @@ impl<'a> Release<'a> {
     }
 
     pub(super) fn suspend_object(&mut self) {
-        if !ObjectView::of(self.object).is_true("/spec/suspend") {
+        if !ObjectView::new(self.object).is_true("/spec/suspend") {
             self.suspended = true;
             self.says.push("suspended");
         }
@@ -96,7 +96,7 @@ impl<'a> Release<'a> {
         if self.says.is_empty() {
             return None;
         }
-        let object = ObjectView::of(self.object);
+        let object = ObjectView::new(self.object);
         for (field, path) in [
             ("uid", "/metadata/uid"),
             ("resourceVersion", "/metadata/resourceVersion"),

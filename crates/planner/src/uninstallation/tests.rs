@@ -471,7 +471,7 @@ fn the_webhooks_go_before_who_answers_them() {
     assert!(stages[2][0].starts_with("Deployment"), "{stages:?}");
     // An object of another owner with the same name stays.
     for seen in &mut snapshot.installed {
-        if ObjectView::of(&seen.object)
+        if ObjectView::new(&seen.object)
             .read_text("/kind")
             .ends_with("Configuration")
         {

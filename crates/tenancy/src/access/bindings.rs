@@ -38,7 +38,7 @@ impl Roles {
 
     /// Adds a role.
     pub fn add(&mut self, role: &Value) {
-        let view = ObjectView::of(role);
+        let view = ObjectView::new(role);
         let rules = match role.get("rules") {
             None | Some(Value::Null) => Some(Vec::new()),
             Some(rules) => Vec::<RuleFacts>::deserialize(rules).ok(),
@@ -78,7 +78,7 @@ pub struct Bindings {
 impl Bindings {
     /// Adds a binding.
     pub fn add(&mut self, binding: &Value, roles: &Roles, cluster_roles: &Roles) {
-        let view = ObjectView::of(binding);
+        let view = ObjectView::new(binding);
         let subjects = match binding.get("subjects") {
             None | Some(Value::Null) => Vec::new(),
             // Unreadable subjects get nothing, because the API server reads the same list.

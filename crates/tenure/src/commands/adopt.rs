@@ -65,7 +65,7 @@ impl Adopt {
             let object = read_object(&cluster.namespaces, name).await?;
             let adoption = adoption::plan_adoption(&tenancy_facts, &facts, &object)
                 .map_err(|denial| Failure::negative(denial.message))?;
-            let uid = ObjectView::of(&object).read_text("/metadata/uid").to_owned();
+            let uid = ObjectView::new(&object).read_text("/metadata/uid").to_owned();
             adoptions.push((adoption, uid));
         }
         let parameters = PatchParams {
@@ -202,7 +202,7 @@ async fn read_object(api: &Api<DynamicObject>, name: &str) -> Result<Value, Fail
 }
 
 fn read_tenant(object: Value) -> Result<Tenant, Failure> {
-    let name = ObjectView::of(&object).read_text("/metadata/name").to_owned();
+    let name = ObjectView::new(&object).read_text("/metadata/name").to_owned();
     serde_json::from_value(object).map_err(|error| {
         Failure::environment(format!("Tenant {name} can't be read: {error}"))
             .hint("kubectl get tenant -o yaml shows it")

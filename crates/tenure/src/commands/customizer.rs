@@ -144,7 +144,7 @@ impl Install {
 
 /// Objects of others are never overwritten. The role of a binding can't be changed, so a binding of another profile is deleted first.
 async fn make_room(client: &kube::Client, installation: &Installation, wanted: &Value) -> Result<(), Failure> {
-    if ObjectView::of(wanted).read_text("/kind") == "Namespace" {
+    if ObjectView::new(wanted).read_text("/kind") == "Namespace" {
         return Ok(());
     }
     let path = write_object_path(wanted)?;
@@ -183,7 +183,7 @@ async fn take_away(client: &kube::Client, installation: &Installation, object: &
 
 fn name_with_place(object: &Value) -> String {
     let name = installation::name_object(object);
-    match ObjectView::of(object).find_text("/metadata/namespace") {
+    match ObjectView::new(object).find_text("/metadata/namespace") {
         Some(namespace) => format!("{name} in {namespace}"),
         None => name,
     }
@@ -194,7 +194,7 @@ async fn list_owned(client: &kube::Client) -> Result<Vec<String>, Failure> {
     let labelled = resources::encode_segment(&format!("{OWNED_LABEL}=true"));
     let listed = get_object(client, &format!("/api/v1/namespaces?labelSelector={labelled}")).await?;
     let listed = listed.unwrap_or_default();
-    let names = ObjectView::of(&listed)
+    let names = ObjectView::new(&listed)
         .list_views("/items")
         .map(|namespace| namespace.read_text("/metadata/name").to_owned());
     Ok(names.collect())
@@ -255,7 +255,7 @@ async fn wait_until_nothing_acts(client: &kube::Client) -> Result<(), Failure> {
     let begin = Instant::now();
     loop {
         let listed = get_object(client, &path).await?.unwrap_or_default();
-        let left: Vec<&str> = ObjectView::of(&listed)
+        let left: Vec<&str> = ObjectView::new(&listed)
             .list_views("/items")
             .map(|item| item.read_text("/metadata/name"))
             .collect();

@@ -60,7 +60,7 @@ struct Doomed {
 
 impl Doomed {
     fn subject(&self) -> String {
-        let text = |path: &str| ObjectView::of(&self.object).read_text(path);
+        let text = |path: &str| ObjectView::new(&self.object).read_text(path);
         match text("/metadata/namespace") {
             "" => format!("{}/{}", self.resource.kind, text("/metadata/name")),
             namespace => format!("{}/{namespace}/{}", self.resource.kind, text("/metadata/name")),
@@ -69,7 +69,7 @@ impl Doomed {
 
     /// Deletes exactly this object, and returns whether it is gone already.
     async fn delete(&self) -> Result<bool, Failure> {
-        let text = |path: &str| ObjectView::of(&self.object).read_text(path);
+        let text = |path: &str| ObjectView::new(&self.object).read_text(path);
         let parameters = DeleteParams {
             preconditions: Some(Preconditions {
                 uid: Some(text("/metadata/uid").to_owned()),
@@ -163,7 +163,7 @@ async fn read_neighbours(client: &kube::Client, served: &[Resource], doomed: &Do
         return Ok(Vec::new());
     };
     let resource = resources::find_resource(served, kind).map_err(|failure| failure.message)?;
-    let namespace = ObjectView::of(&doomed.object).read_text("/metadata/namespace");
+    let namespace = ObjectView::new(&doomed.object).read_text("/metadata/namespace");
     let mut found = Vec::new();
     let path = resource.path(Some(namespace));
     match paged_reads::visit_objects(client, &path, ("application/json", MOST), |object| found.push(object)).await {

@@ -149,7 +149,7 @@ fn sort_events(events: &mut [Value]) {
 
 impl Wanted {
     fn includes(&self, event: &Value) -> bool {
-        let event = ObjectView::of(event);
+        let event = ObjectView::new(event);
         let is_about = |(resource, name): &(Resource, String)| is_about(event, resource, name);
         self.object.as_ref().is_none_or(is_about) && (!self.warnings || event.read_text("/type") == "Warning")
     }

@@ -147,7 +147,7 @@ impl Export {
                     printed.add(object);
                 }
             }
-            match ObjectView::of(&page).read_text("/metadata/continue") {
+            match ObjectView::new(&page).read_text("/metadata/continue") {
                 "" => return,
                 token => next = format!("&continue={}", resources::encode_segment(token)),
             }
@@ -169,7 +169,7 @@ async fn collect_named(client: &kube::Client, resource: &Resource, error: &kube:
 impl Printed {
     fn add(&mut self, object: Value) {
         self.objects += 1;
-        let view = ObjectView::of(&object);
+        let view = ObjectView::new(&object);
         let namespace = view.read_text("/metadata/namespace");
         let names = list_credentials(&object);
         self.credentials

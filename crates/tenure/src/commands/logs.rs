@@ -235,7 +235,7 @@ async fn refuse_embedded(client: &kube::Client) -> Result<(), Failure> {
         .body(Vec::new())
         .map_err(|error| Failure::internal(error.to_string()))?;
     let version: Value = client.request(request).await?;
-    if !ObjectView::of(&version).read_text("/gitVersion").contains(EMBEDDED) {
+    if !ObjectView::new(&version).read_text("/gitVersion").contains(EMBEDDED) {
         return Ok(());
     }
     Err(Failure::negative(

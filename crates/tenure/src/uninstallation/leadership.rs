@@ -185,7 +185,7 @@ impl Uninstallation {
             Err(error) => return Err(error.into()),
         };
         let mut names = Vec::new();
-        for lease in ObjectView::of(&leases).list_views("/items") {
+        for lease in ObjectView::new(&leases).list_views("/items") {
             let name = lease.read_text("/metadata/name");
             if matches!(Instance::find_key_of_lease(name), Some(Some(_))) {
                 names.push(name.to_owned());

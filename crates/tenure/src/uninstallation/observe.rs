@@ -108,7 +108,7 @@ impl Uninstallation {
             bounds,
             inside,
         } = self.scan(&installed).await?;
-        deployments.retain(|seen| !ObjectView::of(&seen.object).is_being_deleted());
+        deployments.retain(|seen| !ObjectView::new(&seen.object).is_being_deleted());
         Ok(Snapshot {
             deployments,
             installed,
@@ -141,7 +141,7 @@ impl Uninstallation {
         for kind in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
             policies.extend(self.list(&format!("{POLICIES}/{kind}"), &[labelled]).await?);
         }
-        policies.retain(|seen| is_managed_policy(ObjectView::of(&seen.object).read_text("/metadata/name")));
+        policies.retain(|seen| is_managed_policy(ObjectView::new(&seen.object).read_text("/metadata/name")));
         Ok(policies)
     }
 
@@ -159,7 +159,7 @@ impl Uninstallation {
                     installation::name_object(&seen.object)
                 ),
                 action: Action::Delete {
-                    uid: ObjectView::of(&seen.object).read_text("/metadata/uid").to_owned(),
+                    uid: ObjectView::new(&seen.object).read_text("/metadata/uid").to_owned(),
                 },
             })
             .collect())
@@ -171,7 +171,7 @@ impl Uninstallation {
         let deployments = self.list(&path, &[("labelSelector", SHARD_LABEL)]).await?;
         let names = deployments
             .iter()
-            .filter_map(|seen| ObjectView::of(&seen.object).find_label(SHARD_LABEL).map(str::to_owned));
+            .filter_map(|seen| ObjectView::new(&seen.object).find_label(SHARD_LABEL).map(str::to_owned));
         // A name that is no valid shard must not get into a path.
         Ok(names.filter(|name| name.parse::<ShardName>().is_ok()).collect())
     }
@@ -208,7 +208,7 @@ impl Uninstallation {
             if let (Some(kept), Some(kind)) = (kept.as_object_mut(), object.get("kind")) {
                 kept.insert("kind".to_owned(), kind.clone());
                 if kind == "CustomResourceDefinition" {
-                    let text = |path: &str| ObjectView::of(&found).read_text(path);
+                    let text = |path: &str| ObjectView::new(&found).read_text(path);
                     let spec = json!({"group": text("/spec/group"), "names": {"kind": text("/spec/names/kind")}});
                     kept.insert("spec".to_owned(), spec);
                 }
@@ -265,7 +265,7 @@ impl Uninstallation {
                 seen.clear();
                 return;
             };
-            let view = ObjectView::of(page);
+            let view = ObjectView::new(page);
             let (version, kind) = (view.read_text("/apiVersion"), view.read_text("/kind"));
             let kind = kind.strip_suffix("List").unwrap_or(kind);
             seen.extend(
@@ -318,7 +318,7 @@ impl Uninstallation {
                 }
             };
             take(Some(&page));
-            ObjectView::of(&page)
+            ObjectView::new(&page)
                 .read_text("/metadata/continue")
                 .clone_into(&mut from);
             if from.is_empty() {
@@ -343,7 +343,7 @@ pub(super) fn see_item(path: &str, item: &Value, (version, kind): (&str, &str)) 
 
 /// Returns the path of an object in a list, because a list of all namespaces names no namespace in its path.
 fn write_item_path(list: &str, object: &Value) -> String {
-    let object = ObjectView::of(object);
+    let object = ObjectView::new(object);
     let (namespace, name) = (
         object.read_text("/metadata/namespace"),
         object.read_text("/metadata/name"),
@@ -395,7 +395,7 @@ fn find_definition(path: &str, installed: &[ObservedObject]) -> Option<String> {
     let (group, plural) = (parts.next()?, parts.next_back()?);
     let name = format!("{plural}.{group}");
     let is_definition = |seen: &&ObservedObject| {
-        let object = ObjectView::of(&seen.object);
+        let object = ObjectView::new(&seen.object);
         object.read_text("/kind") == "CustomResourceDefinition"
             && object.read_text("/metadata/name") == name
             && !object.is_being_deleted()

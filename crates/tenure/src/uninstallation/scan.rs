@@ -73,7 +73,7 @@ impl Uninstallation {
         let mut seen: Vec<ObservedObject> = Vec::new();
         let is_defined = defined.contains(&(resource.group.clone(), resource.kind.clone()));
         let is_kept = |seen: &ObservedObject| {
-            let object = ObjectView::of(&seen.object);
+            let object = ObjectView::new(&seen.object);
             let is_definition = resource.kind == DEFINITION;
             is_defined
                 || is_definition
@@ -87,13 +87,13 @@ impl Uninstallation {
                 seen.clear();
                 return;
             };
-            let items = ObjectView::of(page).list("/items").iter();
+            let items = ObjectView::new(page).list("/items").iter();
             let items = items.map(|item| see_item(&path, item, (&api.api_version, &resource.kind)));
             seen.extend(items.filter(is_kept));
         })
         .await?;
         for seen in seen {
-            let object = ObjectView::of(&seen.object);
+            let object = ObjectView::new(&seen.object);
             let (owned, bound, inside) = (has_owner(object), is_bound(resource, object), is_inside(object));
             if resource.kind == DEFINITION {
                 scan.definitions.push(object.read_text("/metadata/name").to_owned());
@@ -144,7 +144,7 @@ fn list_defined(installed: &[ObservedObject]) -> BTreeSet<(String, String)> {
 }
 
 fn read_definition(seen: &ObservedObject) -> Option<(&str, &str)> {
-    let object = ObjectView::of(&seen.object);
+    let object = ObjectView::new(&seen.object);
     let is_there = object.read_text("/kind") == DEFINITION && !object.is_being_deleted();
     is_there.then(|| (object.read_text("/spec/group"), object.read_text("/spec/names/kind")))
 }

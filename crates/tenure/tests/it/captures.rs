@@ -281,7 +281,7 @@ fn tree_shows_messages_below_objects() {
     ];
     let mut found = Findings::default();
     for object in objects {
-        let view = ObjectView::of(&object);
+        let view = ObjectView::new(&object);
         let group = view
             .read_text("/apiVersion")
             .split_once('/')

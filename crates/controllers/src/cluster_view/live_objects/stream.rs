@@ -280,7 +280,7 @@ fn write_json(object: &Value) -> Arc<[u8]> {
 
 /// Returns the revision of an object.
 pub(crate) fn read_revision(object: &Value) -> u64 {
-    parse_revision(ObjectView::of(object).read_text("/metadata/resourceVersion"))
+    parse_revision(ObjectView::new(object).read_text("/metadata/resourceVersion"))
 }
 
 pub(super) fn lock(stream: &Mutex<Stream>) -> std::sync::MutexGuard<'_, Stream> {

@@ -546,7 +546,7 @@ impl LaneFleet {
         let client = &self.context.controller;
         let resource = client.resource("apps/v1", "Deployment").await?;
         for deployment in client.list(&resource, PLATFORM_NAMESPACE).await? {
-            let view = ObjectView::of(&deployment);
+            let view = ObjectView::new(&deployment);
             if view.find_label(LANE_LABEL).is_none() {
                 continue;
             }

@@ -59,7 +59,7 @@ impl LaneFleet {
         if key.kind == Kustomization::KIND {
             return ReferenceAnswer::Kustomization(object);
         }
-        let uid = ObjectView::of(&object).read_text("/metadata/uid").to_owned();
+        let uid = ObjectView::new(&object).read_text("/metadata/uid").to_owned();
         let conditions = object.pointer("/status/conditions").cloned();
         let conditions = conditions.and_then(|conditions| serde_json::from_value(conditions).ok());
         let artifact = match (lender, make_key(&key, &uid)) {
@@ -107,7 +107,7 @@ impl LaneFleet {
             return Err(nothing());
         };
         let object = self.write_object(&key).ok_or_else(nothing)?;
-        let source = make_key(&key, ObjectView::of(&object).read_text("/metadata/uid")).ok_or_else(nothing)?;
+        let source = make_key(&key, ObjectView::new(&object).read_text("/metadata/uid")).ok_or_else(nothing)?;
         let archive = locate_archive(&source, digest).map_err(|error| refuse(&error.to_string()))?;
         let opened = self.open_of(&lender, archive, self.count_archive_bytes()).await;
         match opened {

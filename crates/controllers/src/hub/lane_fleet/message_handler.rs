@@ -297,7 +297,7 @@ async fn write_event(
     let hub = fleet.hub.upgrade()?;
     let entry = fleet.kinds.iter().find(|entry| entry.kind.name == kind)?;
     let about = fleet.write_object(&Key::new(entry.kind, namespace, name))?;
-    let about = ObjectView::of(&about);
+    let about = ObjectView::new(&about);
     let related = json!({
         "apiVersion": entry.kind.api_version, "kind": entry.kind.name,
         "namespace": namespace, "name": name, "uid": about.read_text("/metadata/uid"),
@@ -314,7 +314,7 @@ async fn write_event(
         }
         EventPlace::Kustomization { namespace, name, uid } => {
             let other = fleet.write_object(&make_key(namespace, name))?;
-            if ObjectView::of(&other).read_text("/metadata/uid") != uid {
+            if ObjectView::new(&other).read_text("/metadata/uid") != uid {
                 return None;
             }
             let object = json!({

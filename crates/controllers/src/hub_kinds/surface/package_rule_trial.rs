@@ -30,7 +30,7 @@ async fn try_write(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Resu
         };
         let names = known
             .iter()
-            .map(|package| ObjectView::of(package).read_text("/metadata/name"));
+            .map(|package| ObjectView::new(package).read_text("/metadata/name"));
         choose_package(names).to_owned()
     } else {
         match find_named(&client, &packages, namespace).await? {
@@ -54,7 +54,7 @@ async fn try_write(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Resu
 
 async fn may_write(client: &Client, name: Option<&str>) -> Result<bool, ClusterError> {
     let answer = client.create(&write_question(name), KUSTOMIZE_CONTROLLER).await?.object;
-    Ok(ObjectView::of(&answer).is_true("/status/allowed"))
+    Ok(ObjectView::new(&answer).is_true("/status/allowed"))
 }
 
 /// Returns the first existing Package, as far as the account may list, of those that it may write by name.

@@ -119,7 +119,7 @@ fn describe_secret(secret: &Value, key: Key<'_>) -> SecretFacts {
     if !is_ours(secret, key.surface) {
         return SecretFacts::Foreign;
     }
-    let view = ObjectView::of(secret);
+    let view = ObjectView::new(secret);
     let entry = |name: &str| {
         let text = view.find_map("/data")?.get(name)?.as_str()?;
         STANDARD.decode(text).ok().map(Zeroizing::new)

@@ -347,7 +347,7 @@ impl Case<'_> {
         let mut live = self.snapshot.live.iter();
         let live = live.find(|(id, _)| id.kind == "GitRepository" && id.name == repository);
         let ready = live.and_then(|(_, live)| live.object()).and_then(|live| {
-            let ready = ObjectView::of(live).find_condition(condition::READY)?;
+            let ready = ObjectView::new(live).find_condition(condition::READY)?;
             Some(format!("{} {} {}", ready.status, ready.reason, ready.message))
         });
         format!(
@@ -462,7 +462,7 @@ impl Case<'_> {
         ];
         access.into_iter().find_map(|(live, sort)| {
             let live = live.object()?;
-            let view = ObjectView::of(live);
+            let view = ObjectView::new(live);
             // An object that is being deleted needs no more work: a second deletion does nothing, and the policy above the writer allows it no binding without a
             // subject. The binding gives its one reader what that account could read before.
             let is_left = is_ours(live, surface) && !view.is_being_deleted();
@@ -485,7 +485,7 @@ impl Work {
         match self {
             Self::Look { secret, .. } => format!("look at {}", secret.id.subject()),
             Self::Make { secret, .. } => {
-                let view = ObjectView::of(secret);
+                let view = ObjectView::new(secret);
                 format!(
                     "create Secret/{}/{}",
                     view.read_text("/metadata/namespace"),

@@ -52,7 +52,7 @@ pub fn name_key(surface: &str, source: &str) -> String {
 /// `managedFields` tell.
 #[must_use]
 pub fn is_ours(object: &Value, surface: &Surface) -> bool {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let is_labelled = view.find_label(CREDENTIAL_LABEL) == Some(CREDENTIAL_DEPLOY_KEY)
         && view.find_label(SURFACE_LABEL) == surface.metadata.name.as_deref();
     is_owned_by(object, "Surface", &surface.metadata) && (is_labelled || view.is_written_by_tenure())
@@ -61,7 +61,7 @@ pub fn is_ours(object: &Value, surface: &Surface) -> bool {
 /// Checks whether an object has every label of the objects for a source's key.
 #[must_use]
 pub fn is_labelled(object: &Value, surface: &Surface, source: &str) -> bool {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let wanted = write_labels(surface, source);
     let mut wanted = wanted.as_object().into_iter().flatten();
     wanted.all(|(label, value)| view.find_label(label) == value.as_str())

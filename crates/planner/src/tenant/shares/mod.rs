@@ -173,7 +173,7 @@ impl<'a> Seen<'a> {
             _ => None,
         };
         Self {
-            quota: quota.map(ObjectView::of),
+            quota: quota.map(ObjectView::new),
             given,
             is_open,
             // A failed read gives no information. The use in a namespace that is being deleted, and whose quota is already gone, is unknown.
@@ -234,7 +234,7 @@ pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &TenantNamespaces) -> U
         .collect();
     let find = |namespace: &str, index: usize| {
         let quota = snapshot.live.get(&make_quota_id(tenant, index, namespace));
-        quota.and_then(Live::object).map(ObjectView::of)
+        quota.and_then(Live::object).map(ObjectView::new)
     };
     let is_counted = |quota: ObjectView<'_>| {
         let mut hard = quota.find_map("/spec/hard").into_iter().flat_map(Map::keys);
@@ -306,7 +306,7 @@ fn record_write(memory: &mut Memory, id: &ObjectId, object: &Value) {
 }
 
 fn read_hard(object: &Value) -> BTreeMap<String, String> {
-    let hard = ObjectView::of(object).find_map("/spec/hard");
+    let hard = ObjectView::new(object).find_map("/spec/hard");
     let amounts = hard.into_iter().flatten();
     let texts = amounts.filter_map(|(resource, amount)| Some((resource.clone(), amount.as_str()?.to_owned())));
     texts.collect()

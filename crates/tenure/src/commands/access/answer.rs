@@ -277,7 +277,7 @@ fn print_lines(title: &str, lines: &[String]) {
 }
 
 pub(super) fn name_of(object: &Value) -> String {
-    let name = tenure_api::ObjectView::of(object)
+    let name = tenure_api::ObjectView::new(object)
         .read_text("/metadata/name")
         .to_owned();
     visible_line(&name).into_owned()

@@ -226,7 +226,7 @@ impl ObjectReads {
     }
 
     fn store_object(&mut self, resource: &Resource, object: Value) {
-        let view = ObjectView::of(&object);
+        let view = ObjectView::new(&object);
         let id = ObjectId {
             namespace: view.read_text("/metadata/namespace").to_owned(),
             name: view.read_text("/metadata/name").to_owned(),
@@ -341,7 +341,7 @@ impl ObjectReads {
 }
 
 fn name_of(object: &Value) -> Option<KustomizationName> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     Some(KustomizationName {
         namespace: view.find_text("/metadata/namespace")?.to_owned(),
         name: view.find_text("/metadata/name")?.to_owned(),

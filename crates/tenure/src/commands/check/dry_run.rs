@@ -197,9 +197,9 @@ impl Asker<'_> {
     fn refuse_name(&self, built: &BuiltResource, why: &str) -> Answer {
         let id = ObjectId {
             namespace: String::new(),
-            name: ObjectView::of(&built.object).read_text("/metadata/name").to_owned(),
+            name: ObjectView::new(&built.object).read_text("/metadata/name").to_owned(),
             group: String::new(),
-            kind: ObjectView::of(&built.object).read_text("/kind").to_owned(),
+            kind: ObjectView::new(&built.object).read_text("/kind").to_owned(),
         };
         let subject = CheckedObject {
             id: &id,
@@ -318,7 +318,7 @@ impl Asker<'_> {
         let request = request.body(review.to_string().into_bytes()).ok()?;
         let asked = tokio::time::timeout(PATIENCE, self.rights.request::<Value>(request)).await;
         let reviewed = asked.ok()?.ok()?;
-        Some(ObjectView::of(&reviewed).is_true("/status/allowed"))
+        Some(ObjectView::new(&reviewed).is_true("/status/allowed"))
     }
 }
 

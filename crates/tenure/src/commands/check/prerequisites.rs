@@ -79,7 +79,7 @@ async fn observe_cluster(client: &kube::Client) -> Result<Observation, Failure> 
         others.push((other, holder.map_err(|failure| failure.message)));
     }
     Ok(Observation {
-        version: ObjectView::of(&version).read_text("/gitVersion").to_owned(),
+        version: ObjectView::new(&version).read_text("/gitVersion").to_owned(),
         served: served
             .into_iter()
             .map(|resource| (resource.group, resource.version, resource.plural))
@@ -93,7 +93,7 @@ async fn observe_cluster(client: &kube::Client) -> Result<Observation, Failure> 
 
 /// Returns the holder of a Lease that was renewed within its duration, by this machine's clock.
 fn find_holder(lease: &Value) -> Option<String> {
-    let lease = ObjectView::of(lease);
+    let lease = ObjectView::new(lease);
     let holder = lease
         .find_text("/spec/holderIdentity")
         .filter(|holder| !holder.is_empty())?;
@@ -188,7 +188,7 @@ async fn find_api_servers(client: &kube::Client) -> Result<Vec<(String, u16)>, F
     let path = format!("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector={selected}");
     let slices = get_object(client, &path).await?.unwrap_or_default();
     let mut found = BTreeSet::new();
-    for slice in ObjectView::of(&slices).list_views("/items") {
+    for slice in ObjectView::new(&slices).list_views("/items") {
         for port in slice.list_views("/ports") {
             let number = port.find_number("/port").and_then(|port| u16::try_from(port).ok());
             let endpoints = slice.list_views("/endpoints");
@@ -204,7 +204,7 @@ async fn find_installed(client: &kube::Client) -> Result<Option<String>, Failure
     let path = format!("/apis/apps/v1/namespaces/{PLATFORM_NAMESPACE}/deployments/{CONTROLLER_SERVICE_ACCOUNT}");
     let deployment = get_object(client, &path).await?;
     Ok(deployment.map(|deployment| {
-        let image = ObjectView::of(&deployment).find_text("/spec/template/spec/containers/0/image");
+        let image = ObjectView::new(&deployment).find_text("/spec/template/spec/containers/0/image");
         image.unwrap_or("(none)").to_owned()
     }))
 }

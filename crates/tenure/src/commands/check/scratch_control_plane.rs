@@ -121,7 +121,7 @@ impl ScratchControlPlane {
     }
 
     async fn apply(&self, served: &[resources::Resource], object: &Value) -> Result<(), Failure> {
-        let text = |path: &str| ObjectView::of(object).read_text(path);
+        let text = |path: &str| ObjectView::new(object).read_text(path);
         let (group, _) = tenure_api::inventory::split_api_version(text("/apiVersion"));
         let subject = format!(
             "{}/{}",
@@ -258,17 +258,17 @@ enum Stage {
 
 impl Stage {
     fn choose(object: &Value) -> Self {
-        let text = |path: &str| ObjectView::of(object).read_text(path);
+        let text = |path: &str| ObjectView::new(object).read_text(path);
         match (text("/apiVersion"), text("/kind")) {
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => Self::Kinds,
             ("v1", "Namespace")
-                if !ObjectView::of(object).has(&format!("/metadata/labels/{}", TENANT_LABEL.replace('/', "~1"))) =>
+                if !ObjectView::new(object).has(&format!("/metadata/labels/{}", TENANT_LABEL.replace('/', "~1"))) =>
             {
                 Self::Cluster
             }
             ("v1", "Namespace") => Self::Namespaces,
             (api, "Tenant") if api.starts_with("capsule.clastix.io/") => Self::Tenants,
-            _ if ObjectView::of(object).has("/metadata/namespace") => Self::Rest,
+            _ if ObjectView::new(object).has("/metadata/namespace") => Self::Rest,
             _ => Self::Cluster,
         }
     }
@@ -296,8 +296,8 @@ fn read_objects(repository: &Path) -> Result<Vec<Value>, Failure> {
     let mut objects = Vec::new();
     for resource in built {
         let mut object = resource.object;
-        let kind = ObjectView::of(&object).read_text("/kind").to_owned();
-        let name = ObjectView::of(&object).read_text("/metadata/name").to_owned();
+        let kind = ObjectView::new(&object).read_text("/kind").to_owned();
+        let name = ObjectView::new(&object).read_text("/metadata/name").to_owned();
         let subject = format!("platform: {}/{}", visible_line(&kind), visible_line(&name));
         if ASKING.contains(&kind.as_str()) {
             output::print_note(format!("{subject} is left out: no webhook is called"));
@@ -312,7 +312,7 @@ fn read_objects(repository: &Path) -> Result<Vec<Value>, Failure> {
             && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
             && spec
                 .get("conversion")
-                .is_some_and(|conversion| ObjectView::of(conversion).read_text("/strategy") == "Webhook")
+                .is_some_and(|conversion| ObjectView::new(conversion).read_text("/strategy") == "Webhook")
         {
             spec.remove("conversion");
             output::print_note(format!(

@@ -26,7 +26,7 @@ fn surface_is_ready(object: Option<&Value>) -> Option<String> {
     let message = is_ready(object)?;
     let status = |field: &str| {
         object
-            .and_then(|object| ObjectView::of(object).find_text(&format!("/status/{field}")))
+            .and_then(|object| ObjectView::new(object).find_text(&format!("/status/{field}")))
             .unwrap_or("?")
     };
     Some(format!("{} tier, as {}: {message}", status("tier"), status("identity")))
@@ -62,7 +62,7 @@ pub(super) async fn platform(world: &World, account: &mut Transcript) {
                 async {
                     let api = Kind::Tenant.api(&world.admin, None);
                     let owned = |object: Option<&Value>| {
-                        let names: Vec<&str> = ObjectView::of(object?).list_texts("/status/namespaces").collect();
+                        let names: Vec<&str> = ObjectView::new(object?).list_texts("/status/namespaces").collect();
                         (names.len() == namespaces).then(|| format!("namespaces: {}", names.join(", ")))
                     };
                     report_seen(wait_until(api, tenant, PATIENCE, owned).await)
@@ -101,7 +101,7 @@ pub(super) async fn applications(world: &World, account: &mut Transcript) {
                 async {
                     let as_wanted = |object: Option<&Value>| {
                         let object = object?;
-                        let found = ObjectView::of(object).find_number("/spec/replicas")?;
+                        let found = ObjectView::new(object).find_number("/spec/replicas")?;
                         (found == replicas).then(|| format!("{found} replicas of {}", read_image(object)))
                     };
                     report_seen(
@@ -120,7 +120,7 @@ pub(super) async fn applications(world: &World, account: &mut Transcript) {
 }
 
 fn read_image(deployment: &Value) -> &str {
-    ObjectView::of(deployment)
+    ObjectView::new(deployment)
         .find_text("/spec/template/spec/containers/0/image")
         .unwrap_or("no image")
 }
@@ -179,7 +179,7 @@ pub(super) async fn drift(world: &World, account: &mut Transcript) {
             let editor = find_manager_of_replicas(&edited).unwrap_or("nobody").to_owned();
             let back = |object: Option<&Value>| {
                 let object = object?;
-                let found = ObjectView::of(object).find_number("/spec/replicas")?;
+                let found = ObjectView::new(object).find_number("/spec/replicas")?;
                 (found == 3).then(|| find_manager_of_replicas(object).unwrap_or("nobody").to_owned())
             };
             let answer = wait_until(api.clone(), "shop", PATIENCE, back).await;
@@ -374,7 +374,7 @@ pub(super) async fn report_pushes(world: &World, account: &Transcript) {
     let _never = wait_until(api, "site-site", forever, |object| {
         let object = object?;
         let (status, reason, message) = find_condition(object, "Ready")?;
-        let attempted = ObjectView::of(object).read_text("/status/lastAttemptedRevision");
+        let attempted = ObjectView::new(object).read_text("/status/lastAttemptedRevision");
         let now = format!("{attempted} {status} {reason} {message}");
         if status != "Unknown" && last.as_ref().is_some_and(|last| *last != now) {
             account.print_text(&format!("beta.git {attempted}: {reason}: {message}"));

@@ -65,7 +65,7 @@ pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Tr
                 Err(error) => return StepResult::Missing(error),
             }
             let recorded = |object: Option<&Value>| {
-                let tenant = ObjectView::of(object?);
+                let tenant = ObjectView::new(object?);
                 let mut spaces = tenant.list_views("/status/spaces");
                 let space = spaces.find(|space| space.read_text("/name") == "alpha-dev")?;
                 Some(space.read_text("/uid").to_owned())
@@ -119,7 +119,7 @@ pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Tr
                 return StepResult::Missing(error.message);
             }
             let bounded = |object: Option<&Value>| {
-                let quota = ObjectView::of(object?).find_number("/spec/namespaceOptions/quota")?;
+                let quota = ObjectView::new(object?).find_number("/spec/namespaceOptions/quota")?;
                 (quota == QUOTA).then_some(())
             };
             match wait_until(Kind::Tenant.api(&world.admin, None), "alpha", PATIENCE, bounded).await {
@@ -193,7 +193,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
     account
         .step("it is put back, and is Git's again", async {
             let restored = |object: Option<&Value>| {
-                let replicas = ObjectView::of(object?).find_number("/spec/replicas")?;
+                let replicas = ObjectView::new(object?).find_number("/spec/replicas")?;
                 (find_manager_of_replicas(object?) == Some(KUSTOMIZE_CONTROLLER)).then_some(replicas)
             };
             let shop = Kind::Deployment.api(&world.admin, Some("alpha"));

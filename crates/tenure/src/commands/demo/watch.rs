@@ -135,14 +135,14 @@ pub(super) async fn until_any<T>(
 
 /// Returns a condition's status, reason and message.
 pub(super) fn find_condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
-    let condition = ObjectView::of(object).find_condition(kind)?;
+    let condition = ObjectView::new(object).find_condition(kind)?;
     Some((condition.status, condition.reason, condition.message))
 }
 
 /// Returns the Ready condition, if it is about the current generation. The condition's own observedGeneration counts: that of the status changes only after the
 /// generation was applied, as in Flux.
 fn find_ready(object: &Value) -> Option<(&str, &str, &str)> {
-    let view = ObjectView::of(object);
+    let view = ObjectView::new(object);
     let generation = view.find_number("/metadata/generation");
     let observed = view.find_condition("Ready")?.observed_generation;
     (observed.is_none() || observed == generation)
@@ -173,7 +173,7 @@ fn read_message(object: &Value) -> String {
 
 /// Returns the field manager of `.spec.replicas`, by managedFields.
 pub(super) fn find_manager_of_replicas(object: &Value) -> Option<&str> {
-    ObjectView::of(object)
+    ObjectView::new(object)
         .list_views("/metadata/managedFields")
         .find(|entry| entry.has("/fieldsV1/f:spec/f:replicas"))?
         .find_text("/manager")

@@ -172,7 +172,7 @@ impl World {
 
 /// Applies an object as the demo's administrator.
 pub(super) async fn apply_manifest(admin: &kube::Client, manifest: &serde_json::Value) -> Result<(), Failure> {
-    let text = |path: &str| tenure_api::ObjectView::of(manifest).read_text(path);
+    let text = |path: &str| tenure_api::ObjectView::new(manifest).read_text(path);
     let served = crate::resources::list_served(admin).await?;
     let resource = crate::resources::find_resource(&served, text("/kind"))?;
     let api: kube::Api<kube::api::DynamicObject> = if resource.namespaced {

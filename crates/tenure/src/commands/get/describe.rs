@@ -17,7 +17,7 @@ pub(super) fn describe(subject: &str, columns: &[(String, Cell)], object: &Value
         .map(|(header, _)| header.chars().count())
         .max()
         .unwrap_or_default();
-    let object = ObjectView::of(object);
+    let object = ObjectView::new(object);
     let has_conditions = object.list_conditions().next().is_some();
     for (header, cell) in columns {
         // The full conditions follow.

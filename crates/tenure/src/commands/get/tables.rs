@@ -54,7 +54,7 @@ impl Tables<'_> {
     pub(super) fn print(&self, found: &[Found<'_>]) -> usize {
         let mut shown = 0;
         for Found { resource, name, answer } in found {
-            let rows = ObjectView::of(answer).list("/rows").len();
+            let rows = ObjectView::new(answer).list("/rows").len();
             if rows == 0 {
                 continue;
             }
@@ -102,7 +102,7 @@ impl Tables<'_> {
         let mut lines = Vec::new();
         for (index, row) in table.rows(answer, self.now).into_iter().enumerate() {
             let object = answer.pointer(&format!("/rows/{index}/object")).unwrap_or(&Value::Null);
-            let namespace = ObjectView::of(object).find_text("/metadata/namespace");
+            let namespace = ObjectView::new(object).find_text("/metadata/namespace");
             let place = namespace.map_or_else(String::new, |namespace| format!(" in {namespace}"));
             let subject = format!("{}/{name}{place}", resource.full_name());
             let cells: Vec<(String, Cell)> = table.headers.iter().cloned().zip(row).collect();
@@ -148,7 +148,7 @@ mod tests {
             .map(|group| {
                 (
                     group.resource.plural.as_str(),
-                    ObjectView::of(&group.answer).list("/rows").len(),
+                    ObjectView::new(&group.answer).list("/rows").len(),
                 )
             })
             .collect();

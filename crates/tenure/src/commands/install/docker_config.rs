@@ -122,7 +122,7 @@ async fn ask_helper(helper: &str, registry: &str) -> Result<Option<Value>, Failu
 /// Reads a program's answer as an entry of the file. A user called `<token>` has a token to get other tokens.
 fn read_helper_answer(answer: &[u8]) -> Option<Value> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
-    let view = ObjectView::of(&answer);
+    let view = ObjectView::new(&answer);
     match (view.read_text("/Username"), view.read_text("/Secret")) {
         (_, "") => None,
         ("<token>", token) => Some(json!({ "identitytoken": token })),

@@ -66,11 +66,11 @@ impl Abilities {
         let version = resources::find_at(client, "/version", accept)
             .await?
             .unwrap_or_default();
-        let version = ObjectView::of(&version).read_text("/gitVersion").to_owned();
+        let version = ObjectView::new(&version).read_text("/gitVersion").to_owned();
         let served: Value = resources::find_at(client, "/apis/admissionregistration.k8s.io/v1", accept)
             .await?
             .unwrap_or_default();
-        let mut kinds = ObjectView::of(&served).list_views("/resources");
+        let mut kinds = ObjectView::new(&served).list_views("/resources");
         let serves_policies = kinds.any(|kind| kind.read_text("/name") == "validatingadmissionpolicies");
         Ok(Self {
             has_webhooks: can_have_webhooks(&version),

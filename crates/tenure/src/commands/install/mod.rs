@@ -146,7 +146,7 @@ impl Install {
             check_nobody_asks(&client).await?;
         }
         if !abilities.serves_policies {
-            objects.retain(|object| !is_bound(ObjectView::of(object).read_text("/metadata/name")));
+            objects.retain(|object| !is_bound(ObjectView::new(object).read_text("/metadata/name")));
             output::print_note(
                 "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30). So nothing bounds these rights of the controllers' account: bindings in kube-* namespaces, deletion of Tenants, and Deployments in tenure-system where lanes have Pods. Nothing bounds the Secrets that tenure-secret-writer may write where an administrator binds it",
             );

@@ -72,7 +72,7 @@ async fn wait_for(
 
 /// Returns the outcome of a Deployment's rollout, or the number of available Pods.
 fn read_deployment(deployment: &Value, generation: Option<i64>) -> Result<Outcome, String> {
-    let deployment = ObjectView::of(deployment);
+    let deployment = ObjectView::new(deployment);
     let number = |path: &str| deployment.find_number(path).unwrap_or_default();
     let wanted = deployment.find_number("/spec/replicas").unwrap_or(1);
     // Pods of an earlier rollout may still be available.
@@ -87,7 +87,7 @@ fn read_deployment(deployment: &Value, generation: Option<i64>) -> Result<Outcom
 
 /// Returns the outcome of the Enforcement, or its message.
 fn read_enforcement(enforcement: &Value) -> Result<Outcome, String> {
-    let ready = ObjectView::of(enforcement).find_condition("Ready").unwrap_or_default();
+    let ready = ObjectView::new(enforcement).find_condition("Ready").unwrap_or_default();
     match ready.status {
         "True" => Ok(make_outcome(ready.message.to_owned())),
         _ => Err(ready.message.to_owned()),

@@ -86,7 +86,7 @@ impl Reconciled {
         let switch = annotations.and_then(|annotations| annotations.get(GENERATOR_SWITCH)?.as_str());
         let is_switched_off = switch.is_some_and(|switch| switch.eq_ignore_ascii_case("disabled"));
         let is_generator = self.resource.kind == "ArtifactGenerator";
-        ObjectView::of(object).is_true("/spec/suspend") || (is_generator && is_switched_off)
+        ObjectView::new(object).is_true("/spec/suspend") || (is_generator && is_switched_off)
     }
 
     pub(super) async fn get(&self) -> Result<Value, Failure> {
@@ -112,9 +112,9 @@ impl Reconciled {
     /// Returns the source of a Kustomization.
     pub(super) async fn find_source(&self, client: &kube::Client, served: &[Resource]) -> Result<Self, Failure> {
         let object = self.get().await?;
-        let text = |path: &str| ObjectView::of(&object).find_text(path);
+        let text = |path: &str| ObjectView::new(&object).find_text(path);
         let (Some(kind), Some(name)) = (text("/spec/sourceRef/kind"), text("/spec/sourceRef/name")) else {
-            let sources: Vec<&str> = ObjectView::of(&object)
+            let sources: Vec<&str> = ObjectView::new(&object)
                 .list_views("/spec/sources")
                 .filter_map(|source| source.find_text("/name"))
                 .collect();
@@ -132,7 +132,7 @@ impl Reconciled {
                 name: name.to_owned(),
             };
             let made = made.get().await?;
-            let text = |path: &str| ObjectView::of(&made).read_text(path);
+            let text = |path: &str| ObjectView::new(&made).read_text(path);
             let maker = resources::find_resource(served, text("/spec/sourceRef/kind"))?;
             return Self::new(client, maker, namespace, text("/spec/sourceRef/name").to_owned());
         }
@@ -141,7 +141,7 @@ impl Reconciled {
 
     /// Waits for the outcome of the request, or of a later one. `before`: the object before the request.
     pub(super) async fn wait_until_handled(&self, before: &Value, waiting: &Waiting) -> Result<Outcome, Failure> {
-        let before = ObjectView::of(before).find_text(HANDLED);
+        let before = ObjectView::new(before).find_text(HANDLED);
         readiness::watch_outcome(&self.api, (&self.name, &self.subject()), waiting, |object| {
             let annotations = object.metadata.annotations.as_ref();
             let latest = annotations.and_then(|annotations| annotations.get(REQUESTED_AT));
@@ -196,7 +196,7 @@ fn read_outcome(
     generation: Option<i64>,
     (before, latest): (Option<&str>, Option<&str>),
 ) -> Result<Outcome, String> {
-    let handled = ObjectView::of(object).find_text(HANDLED);
+    let handled = ObjectView::new(object).find_text(HANDLED);
     let is_handled = handled != before && (latest.is_none() || handled == latest);
     readiness::read_outcome(object, generation, is_handled)
 }

@@ -110,7 +110,7 @@ async fn list_names(client: &kube::Client, resource: &Resource, namespace: &str)
     let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let path = resource.path(Some(namespace));
     let visited = paged_reads::visit_objects(client, &path, (accept, MOST), |object| {
-        names.push(ObjectView::of(&object).read_text("/metadata/name").to_owned());
+        names.push(ObjectView::new(&object).read_text("/metadata/name").to_owned());
     });
     match visited.await {
         Ok(true) => Ok(names),

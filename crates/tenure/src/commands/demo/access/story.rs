@@ -108,7 +108,7 @@ pub(super) async fn question(world: &World, account: &mut Transcript) -> Option<
     account
         .step(&format!("for {FOREIGN} as well: refused, alone"), async {
             let refused = |object: Option<&Value>| {
-                let provider = ObjectView::of(object?);
+                let provider = ObjectView::new(object?);
                 let problem = provider.list_views("/status/problems").next()?;
                 Some(format!(
                     "{}:{} {}: {}",
@@ -164,7 +164,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
                 return StepResult::Missing(seen);
             }
             let is_there = |object: Option<&Value>| {
-                let title = ObjectView::of(object?).read_text("/data/title").to_owned();
+                let title = ObjectView::new(object?).read_text("/data/title").to_owned();
                 (!title.is_empty()).then(|| format!("ConfigMap web says: {title}"))
             };
             let deployed = Kind::ConfigMap.api(&world.admin, Some("alpha"));
@@ -310,7 +310,7 @@ async fn make_older(world: &World, path: &str) -> Result<u64, String> {
     for _ in 0..10 {
         let answer = try_to_make_older(world, path).await?;
         if answer.is_done() {
-            let ledger = ObjectView::of(&answer.object).list_views("/status/credentials").next();
+            let ledger = ObjectView::new(&answer.object).list_views("/status/credentials").next();
             let generation = ledger.and_then(|ledger| ledger.find_number("/generation"));
             return generation
                 .and_then(|generation| u64::try_from(generation).ok())
