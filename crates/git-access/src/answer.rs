@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_would_not_count_is_not_written() {
+    fn answer_without_effect_is_refused() {
         let now = now();
         let none = answers(&[], &[], &now);
         let refuse = |request: FluxAccessRequest, wording: AnswerInput, part: &str| {
@@ -349,8 +349,9 @@ mod tests {
         assert!(why.contains("petra denied it (FluxAccessGrant d)"), "{why}");
     }
 
+    /// A revocation deletes every grant of the request, also an ended one. If a standing grant remains, the request is denied.
     #[test]
-    fn who_revokes_leaves_nothing_that_lets_it_through() {
+    fn revocation_leaves_no_approval_in_effect() {
         let (asked, now) = (make_request(|_| ()), now());
         let none = answers(&[], &[], &now);
         assert!(

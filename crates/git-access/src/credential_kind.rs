@@ -109,8 +109,9 @@ mod tests {
 
     use super::*;
 
+    /// A request chooses among the kinds that its host makes. A live credential keeps its kind.
     #[test]
-    fn a_host_makes_what_it_is_asked_for_and_what_lives_stays_of_its_kind() {
+    fn request_decides_kind_and_live_credential_keeps_it() {
         use CredentialKind::{DeployKey, DeployToken, InstallationToken};
         let base = CredentialKindInputs {
             host: HostKind::Gitlab,
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_for_what_is_fetched_over_ssh_and_a_token_for_the_rest() {
+    fn deploy_key_opens_ssh_and_token_opens_https() {
         let target = FluxAccessTargetStatus {
             path: None,
             http_url: Some("https://gitlab.example.org/group-1/app.git".to_owned()),

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_on_its_way_until_its_answer_is_recorded_or_it_is_given_up() {
+    fn order_is_in_progress_until_recorded_or_timed_out() {
         let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
         let ordering = |phase: &str, begun: &str| {
             let mut request = FluxAccessRequest::new("work-42-a", FluxAccessRequestSpec::default());
@@ -403,8 +403,9 @@ mod tests {
         ));
     }
 
+    /// A request that was approved before stays as it is until its entries are read, or until the grace period ends.
     #[test]
-    fn what_was_let_through_before_is_left_as_it_is_until_what_is_asked_for_was_read() {
+    fn approved_request_has_grace_until_entries_are_read() {
         let word = make_answer();
         let now: Timestamp = "2026-06-01T12:00:00Z".parse().unwrap();
         let mut request = make_request();
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_follows_from_who_says_so() {
+    fn wanted_state_follows_from_verdict_provider_and_deliveries() {
         let word = make_answer();
         let (approved, denied) = (Verdict::Approved(word.clone()), Verdict::Denied(word));
         let pending = Verdict::Pending(vec!["nobody judges".to_owned()]);
@@ -526,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_ours_by_its_labels_and_gives_no_more_than_one_secret() {
+    fn role_belongs_by_labels_and_grants_one_secret() {
         let accounts: BTreeSet<String> = ["flux".to_owned(), "default".to_owned()].into();
         let [role, binding] = write_access("work-42-a", "team-a", "git", &accounts);
         assert_eq!(find_request(&role), Some("work-42-a"));
@@ -544,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_one_repositorys_or_none() {
+    fn address_matches_only_its_own_repository() {
         let same = |one: &str, other: &str| is_same_repository(one, other) && is_same_repository(other, one);
         let project = "https://gitlab.example.org/group-1/app.git";
         for other in [

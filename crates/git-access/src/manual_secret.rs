@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_of_one_path_and_stays() {
+    fn target_number_is_stable_and_unique_per_path() {
         let one = make_target(Scope::Project, "group-1/app");
         assert_eq!(one, make_target(Scope::Project, "group-1/app"));
         assert!(one.id > 0 && one.id < 1 << 48);
@@ -162,8 +162,9 @@ mod tests {
         );
     }
 
+    /// A Secret without a recorded change of its data counts as old.
     #[test]
-    fn an_age_is_of_the_data_and_what_says_none_is_old() {
+    fn secret_age_counts_from_last_data_change() {
         let now = parse_time("2026-06-01T12:00:00Z");
         let secret = json!({ "metadata": { "creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": [
             { "manager": "kubectl", "operation": "Update", "time": "2026-05-01T00:00:00Z", "fieldsV1": { "f:data": { "f:password": {} } } },

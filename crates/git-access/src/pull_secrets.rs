@@ -231,7 +231,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_account_gets_one_entry_and_loses_that_one_alone() {
+    fn pull_secret_is_added_once_and_removed_alone() {
         let mut object = json!({ "metadata": { "uid": "a-1", "resourceVersion": "7" },
             "imagePullSecrets": [{ "name": "of-somebody" }] });
         let before = object.clone();
@@ -259,7 +259,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_somebody_else_put_there_stays() {
+    fn foreign_pull_secret_entry_stays() {
         let mut object = json!({ "imagePullSecrets": [{ "name": SECRET }] });
         assert_eq!(add(&mut object, REQUEST), PullSecretAction::Done);
         assert!(!remove(&mut object, REQUEST));
@@ -280,7 +280,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_list_that_somebody_applies_is_left_to_him() {
+    fn applied_pull_secret_list_is_left_to_its_manager() {
         let applied = |operation: &str, field: &str| {
             make_account(&json!({ "metadata": { "managedFields": [
                 { "manager": "kustomize-controller", "operation": operation, "fieldsV1": { field: {} } }] } }))
@@ -293,8 +293,9 @@ pub(super) mod tests {
         }
     }
 
+    /// A ServiceAccount that doesn't exist is reported as missing.
     #[test]
-    fn an_account_that_is_gone_or_made_anew_has_nothing_of_before() {
+    fn recreated_account_gets_pull_secret_again() {
         assert_eq!(
             name_in(&read_account("runner", None), REQUEST, SECRET),
             PullSecretAction::Missing

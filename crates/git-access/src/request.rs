@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_another_one_when_it_asks_for_something_else() {
+    fn request_hash_changes_only_with_requested_access() {
         let base = make_spec(&parse_entry(""), "group-1/a", None);
         assert_eq!(base.requested_by, "agent:work/prod");
         assert_eq!(base.spec_hash, hash_spec(&base));

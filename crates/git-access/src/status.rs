@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_says_what_it_waits_for_and_times_stay() {
+    fn conditions_name_pending_cause_and_keep_transition_times() {
         let request = FluxAccessRequest::new(
             "work-42-a",
             FluxAccessRequestSpec {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_listed_is_named() {
+    fn unlisted_targets_are_named() {
         assert_eq!(make_sweep_condition(&[], make_time(0)).status, ConditionStatus::True);
         let paths: Vec<String> = (0..7).map(|number| format!("group-1/{number}")).collect();
         let unlisted: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "HTTP 403")).collect();

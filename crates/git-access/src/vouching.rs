@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_projects_maintainer_and_a_groups_owner_answer_and_nobody_else() {
+    fn only_project_maintainer_and_group_owner_may_answer() {
         let answered = Next::Answered("gitlab:7".to_owned());
         for (level, scope, may) in [
             (None, Scope::Project, false),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_asked_no_faster_than_it_says_and_no_longer_than_a_code_lives() {
+    fn device_poll_respects_host_pace_and_code_lifetime() {
         let next = |answer| decide_next(answer, Scope::Project, PACE, parse_times("2026-06-01T12:00:00Z"));
         assert_eq!(next(Ok(DevicePollResult::Pending)), Next::Ask(PACE));
         assert_eq!(next(Ok(DevicePollResult::SlowDown)), Next::Ask(PACE * 2));
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_off_until_an_administrator_names_an_application() {
+    fn device_flow_is_off_without_application() {
         let provider = |kind: &str, flow: serde_json::Value| -> AccessProvider {
             serde_json::from_value(json!({
                 "apiVersion": "tenure.dev/v1alpha1", "kind": "AccessProvider", "metadata": { "name": "work" },
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_become_another_request_is_not_answered() {
+    fn changed_or_recreated_request_is_not_answered() {
         let mut request = FluxAccessRequest::new("work-42-a", Default::default());
         request.metadata.uid = Some("one".to_owned());
         assert_eq!(check_same(&request, &request), Ok(()));

@@ -38,7 +38,7 @@ fn problem_of(field: &str) -> String {
 }
 
 #[test]
-fn the_seeds_own_example_is_read() {
+fn documented_example_is_read() {
     let configuration = read(
         "gitops: { manifest_projects: [] }\nci_access: {}\nflux_access:\n  role: read_repository\n  rotate: 30d\n  projects:\n  - id: group-1/project-A\n    \
          secret_name: gitlab-flux-token\n    namespaces:\n    - projectA\n  groups:\n  - id: group-1/sub\n    role: read_registry\n    rotate: 2w\n    \
@@ -67,7 +67,7 @@ fn the_seeds_own_example_is_read() {
 }
 
 #[test]
-fn what_is_absent_has_the_seeds_defaults() {
+fn absent_fields_get_default_values() {
     let configuration = read("flux_access: { projects: [{ id: Group-1/a, namespaces: [a] }] }");
     let [entry] = configuration.entries.as_slice() else {
         panic!("{configuration:?}");
@@ -94,7 +94,7 @@ fn what_is_absent_has_the_seeds_defaults() {
 }
 
 #[test]
-fn each_entry_is_wrong_by_itself() {
+fn invalid_entry_is_refused_alone() {
     for (text, saying) in [
         (
             "role: api",
@@ -169,7 +169,7 @@ fn each_entry_is_wrong_by_itself() {
 }
 
 #[test]
-fn a_common_value_that_is_wrong_is_only_wrong_for_who_has_none() {
+fn invalid_common_value_fails_only_entries_without_own_value() {
     let configuration = read(
         "flux_access:\n  role: api\n  rotate: 0\n  surprise: 1\n  role: read_registry\n  projects:\n  - { id: group-1/a, namespaces: [a] }\n  \
          - { id: group-1/b, namespaces: [b], role: read_registry, rotate: 1d }\n  groups: { id: group-1 }\n",
@@ -195,7 +195,7 @@ fn a_common_value_that_is_wrong_is_only_wrong_for_who_has_none() {
 }
 
 #[test]
-fn what_cannot_be_read_as_a_whole_says_so() {
+fn unreadable_configuration_file_is_reported_with_its_cause() {
     let read = |is_own: bool, bytes: &[u8]| match read_file(File { path: PATH, is_own }, bytes, "group-1") {
         Reading::Unreadable(problem) => problem.to_string(),
         Reading::Read(configuration) => panic!("{configuration:?}"),
@@ -238,7 +238,7 @@ fn what_cannot_be_read_as_a_whole_says_so() {
 }
 
 #[test]
-fn five_hundred_of_each_are_read_and_no_more() {
+fn at_most_five_hundred_entries_per_list_are_read() {
     let mut text = "flux_access:\n  projects:\n".to_owned();
     for number in 0..501 {
         let _written = writeln!(text, "  - {{ id: group-1/p{number}, namespaces: [n{number}] }}");
@@ -271,7 +271,7 @@ fn make_access(spec: serde_json::Value) -> FluxAccess {
 }
 
 #[test]
-fn an_object_says_the_same_as_a_file() {
+fn object_and_file_give_equal_configuration() {
     let entries = json!([{ "id": "group-1/a", "role": "read_repository", "rotate": "1w", "secretName": "git", "namespaces": ["a", "a", "b-*"],
         "serviceAccounts": ["flux", "flux"], "strict": true }]);
     let object = read_object(
@@ -386,7 +386,7 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
 
 /// The content of an entry decides before the name of its object, which a tenant chooses.
 #[test]
-fn a_name_precedes_a_pattern_of_another_object() {
+fn exact_namespace_precedes_pattern_of_another_object() {
     let find_problem = |projects: serde_json::Value| {
         read_object(
             &make_access(json!({ "provider": "work", "projects": projects })),

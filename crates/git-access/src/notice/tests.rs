@@ -47,8 +47,9 @@ fn make_facts<'a>(request: &'a FluxAccessRequest, state: &'a str) -> NoticeFacts
     }
 }
 
+/// Only GitLab has such issues. A request for a group has none, and neither has a request that can reach no namespace.
 #[test]
-fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_wants_it() {
+fn issue_exists_while_wanted_project_request_is_pending() {
     let waits = of_tenant("work-42-a", "orchard");
     let of_group = {
         let mut request = waits.clone();
@@ -100,7 +101,7 @@ fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_w
 }
 
 #[test]
-fn an_issue_stays_until_it_is_known_that_who_asks_may_have_nothing() {
+fn issue_stays_until_asker_is_known_to_reach_nothing() {
     let shown = with_notice(
         of_tenant("work-42-a", "orchard"),
         json!({ "title": "t", "number": 1, "url": "u" }),
@@ -123,7 +124,7 @@ fn an_issue_stays_until_it_is_known_that_who_asks_may_have_nothing() {
 }
 
 #[test]
-fn one_who_asks_has_a_bound_and_so_has_a_project() {
+fn open_issues_per_asker_and_project_are_bounded() {
     let open = |name: &str, tenant: &str| with_notice(of_tenant(name, tenant), json!({ "title": "t", "number": 1 }));
     let one_more = of_tenant("more", "orchard");
     let find_limit = |others: &[FluxAccessRequest], within_a_day: usize| {
@@ -168,7 +169,7 @@ fn one_who_asks_has_a_bound_and_so_has_a_project() {
 }
 
 #[test]
-fn a_book_forgets_who_opened_nothing_for_a_day() {
+fn limiter_forgets_issues_after_one_day() {
     let mut limiter = IssueLimiter::default();
     for minutes in 0..30 {
         let begun = of_tenant("work-42-a", "orchard");
@@ -185,7 +186,7 @@ fn a_book_forgets_who_opened_nothing_for_a_day() {
 
 /// Concurrent requests see each other's issues before these are recorded.
 #[test]
-fn what_is_begun_and_not_recorded_yet_counts() {
+fn unrecorded_issues_count_against_limit() {
     let mut limiter = IssueLimiter::default();
     let all: Vec<_> = (0..MOST_OPEN + 1)
         .map(|nth| of_tenant(&format!("r{nth}"), "orchard"))
@@ -320,7 +321,7 @@ fn run_until_settled(
 
 /// After any result of any single question or order, one issue exists while the request waits, and none after the answer.
 #[test]
-fn a_lost_answer_a_host_that_is_down_and_a_death_leave_one_issue_and_then_none() {
+fn failure_leaves_one_issue_until_request_is_answered() {
     for fate in [Fate::Fine, Fate::Lost, Fate::Unreachable, Fate::Died] {
         for nth in 0..8 {
             let fates = |asked: usize| if asked == nth { fate } else { Fate::Fine };
@@ -336,7 +337,7 @@ fn a_lost_answer_a_host_that_is_down_and_a_death_leave_one_issue_and_then_none()
 }
 
 #[test]
-fn what_was_not_opened_yet_is_opened_no_more_once_it_is_answered() {
+fn planned_issue_is_dropped_once_request_is_answered() {
     let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));
     let begun = plan(&make_facts(&request, "Pending"), now());
     record_plan(request.status.get_or_insert_default(), &begun, now());
@@ -346,7 +347,7 @@ fn what_was_not_opened_yet_is_opened_no_more_once_it_is_answered() {
 
 /// An issue that can't be closed blocks nothing: a request in deletion tries once, and another request tries several times.
 #[test]
-fn a_silent_host_blocks_no_request_and_open_credentials_are_reported() {
+fn unclosed_issue_blocks_no_request_and_is_reported() {
     let dead = |_| Fate::Unreachable;
     for is_going in [true, false] {
         let (mut host, mut request) = (Host::default(), of_tenant("work-42-a", "orchard"));
@@ -373,7 +374,7 @@ fn a_silent_host_blocks_no_request_and_open_credentials_are_reported() {
 }
 
 #[test]
-fn a_project_without_issues_is_asked_once_a_day_and_says_so() {
+fn project_with_issues_disabled_is_retried_daily_and_reported() {
     let request = with_notice(of_tenant("work-42-a", "orchard"), json!({ "title": "t" }));
     let refused = HostError::Refused {
         status: 403,
@@ -399,7 +400,7 @@ fn a_project_without_issues_is_asked_once_a_day_and_says_so() {
 }
 
 #[test]
-fn what_somebody_wrote_into_a_request_is_quoted() {
+fn requester_text_is_quoted_as_code() {
     assert_eq!(quote_as_code("a"), "`a`");
     assert_eq!(quote_as_code("a``b`c"), "```a``b`c```");
     assert_eq!(quote_as_code("`a`"), "`` `a` ``");

@@ -114,7 +114,7 @@ fn make_bed(list: &str) -> Bed {
 const ENTRY: &str = "{ id: group-1/a, namespaces: [\"team-*\", other] }";
 
 #[test]
-fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
+fn entry_becomes_request_and_delivers_after_approval() {
     let mut bed = make_bed(ENTRY);
     bed.looked_up.clear();
     let plan = bed.plan();
@@ -146,7 +146,7 @@ fn an_entry_becomes_a_request_and_delivers_once_it_is_approved() {
 }
 
 #[test]
-fn what_was_approved_goes_on_until_more_is() {
+fn approved_request_delivers_until_wider_one_is_approved() {
     let narrow = make_bed("{ id: group-1/a, namespaces: [team-a] }");
     let (name, spec) = narrow.plan().make.pop_first().unwrap();
     let mut wide = make_bed(ENTRY);
@@ -173,7 +173,7 @@ fn set_credential(request: &mut FluxAccessRequest, current: Option<bool>) {
 }
 
 #[test]
-fn what_was_approved_delivers_until_more_was_taken_over() {
+fn earlier_request_delivers_until_its_handover_ends() {
     let narrow = make_bed("{ id: group-1/a, namespaces: [team-a] }");
     let (name, spec) = narrow.plan().make.pop_first().unwrap();
     let mut wide = make_bed(ENTRY);
@@ -243,7 +243,7 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
 }
 
 #[test]
-fn nothing_ends_for_want_of_an_answer() {
+fn missing_answer_ends_no_request() {
     let mut bed = make_bed(ENTRY);
     let (name, spec) = bed.plan().make.pop_first().unwrap();
     bed.requests = vec![(make_stored(&name, &spec), make_approval())];
@@ -272,7 +272,7 @@ fn nothing_ends_for_want_of_an_answer() {
 }
 
 #[test]
-fn a_target_goes_once_nothing_is_about_it() {
+fn target_is_removed_once_unused() {
     let mut bed = make_bed(ENTRY);
     let (name, spec) = bed.plan().make.pop_first().unwrap();
     bed.targets = ["work-41".to_owned(), "work-42".to_owned(), "work-43".to_owned()].into();
@@ -295,7 +295,7 @@ fn a_target_goes_once_nothing_is_about_it() {
 }
 
 #[test]
-fn another_project_under_the_path_is_another_request() {
+fn new_project_at_path_needs_new_request() {
     let mut bed = make_bed(ENTRY);
     let (name, spec) = bed.plan().make.pop_first().unwrap();
     bed.requests = vec![(make_stored(&name, &spec), make_approval())];
@@ -306,7 +306,7 @@ fn another_project_under_the_path_is_another_request() {
 }
 
 #[test]
-fn one_who_asks_for_very_much_is_bounded() {
+fn requests_per_asker_are_bounded() {
     let mut bed = make_bed(ENTRY);
     let one = bed.asked[0].clone();
     bed.asked = (0..MOST_OF_AN_ASKER + 2)
@@ -327,7 +327,7 @@ fn one_who_asks_for_very_much_is_bounded() {
 
 /// A mistake in a file ends no request. Only the removal of a whole entry does.
 #[test]
-fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
+fn unreadable_entry_keeps_approved_request() {
     let both =
         "{ id: group-1/a, namespaces: [\"team-*\"] }, { id: group-1/b, secret_name: other, namespaces: [\"team-*\"] }";
     let mut bed = make_bed(both);

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_one_goes_on_until_the_new_one_is_proven_and_then_retires() {
+    fn old_credential_retires_after_new_one_is_proven() {
         // No handover has happened yet: the Secret is in use, and no step is due.
         let planned = plan(&has_heir(false), now());
         assert!(planned.step.is_none() && planned.findings.is_empty(), "{planned:?}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_secret_that_was_written_for_the_other_one_is_taken_over() {
+    fn only_secret_of_predecessor_is_taken_over() {
         let mut seen = make_snapshot();
         seen.request_name = "request-2".to_owned();
         (seen.ledger.current, seen.ledger.secret_uid) = (None, None);

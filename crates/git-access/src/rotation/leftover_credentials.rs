@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_ours_and_old_and_unrecorded_is_swept() {
+    fn only_own_old_unrecorded_credentials_are_swept() {
         let now = Timestamp::from_second(1_790_000_000).unwrap();
         let listed = |id: u64, name: &str| ListedCredential {
             id,

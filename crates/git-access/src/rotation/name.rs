@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_read_as_it_is_written_and_nothing_else_is() {
+    fn credential_name_reads_only_its_written_form() {
         let begun = Timestamp::from_second(1_790_000_000).unwrap();
         let name = CredentialName::new("C0FFEE00-1234-5678", "0badcafe-1", u64::MAX, begun, &"n".repeat(100));
         let text = name.to_string();

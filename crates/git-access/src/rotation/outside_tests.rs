@@ -8,7 +8,7 @@ use super::*;
 
 /// If the host refuses a source, the plan requests the list at once, and only once.
 #[test]
-fn a_refused_source_has_the_host_looked_at() {
+fn refused_source_causes_list_of_host() {
     let mut seen = make_snapshot();
     seen.sources[0].refused_at = Some(parse_time("2026-06-01T11:59:58Z"));
     let list = Some(Step::List(seen.target.clone()));

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn that_something_is_added_is_recorded_before_it_is() {
+    fn ledger_records_pull_secret_before_adding_it() {
         let accounts = [("a", make_account_without()), ("b", make_account_with()), ("c", None)];
         let planned = plan(&make_with_accounts(false, &accounts), now());
         assert_eq!(planned.step, Some(Step::Record));
@@ -146,8 +146,9 @@ mod tests {
         assert!(planned.step.is_none() && planned.again == add_duration(now(), ACCOUNT_LOOK));
     }
 
+    /// A request that is held back adds no pull secret either.
     #[test]
-    fn nothing_is_added_before_the_secret_is_there_or_while_nobody_may() {
+    fn pull_secret_waits_for_secret_and_readable_accounts() {
         let accounts = [("a", make_account_without())];
         for spoil in [
             (|seen| seen.wanted = WantedState::HeldBack("suspended".to_owned())) as fn(&mut Snapshot),
@@ -179,15 +180,16 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_the_entry_out_at_once_is_not_raced() {
+    fn removed_pull_secret_entry_is_not_readded_at_once() {
         let mut seen = make_with_accounts(true, &[("a", make_account_without())]);
         seen.answer = Some(Answer::Named(Ok(())));
         let planned = plan(&seen, now());
         assert_eq!((planned.step, planned.again), (None, add_duration(now(), LOOK)));
     }
 
+    /// In a terminating namespace, a revocation ends without a look at the accounts.
     #[test]
-    fn it_is_over_once_no_account_names_it_or_the_namespace_goes() {
+    fn revocation_ends_once_no_account_names_secret() {
         let mut seen = make_with_accounts(true, &[("a", make_account_with()), ("b", make_account_without())]);
         seen.wanted = WantedState::Revoked("the grant was deleted".to_owned());
         seen.secret = SecretState::Absent;

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_refuses_waits_longer_each_time_and_no_other_does() {
+    fn refusing_target_waits_longer_without_delaying_others() {
         let mut restraint = HostRateLimiter::default();
         let waits: Vec<Option<i64>> = (0..8)
             .map(|_| {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_attempts_of_all_targets_stay_below_a_hosts_ban() {
+    fn refused_probes_of_all_targets_stay_below_ban() {
         let mut restraint = HostRateLimiter::default();
         let (mut at, mut tried) = (now(), Vec::new());
         for number in 0..100 {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_counted_and_targets_forgotten() {
+    fn lists_are_limited_and_target_table_is_bounded() {
         let mut restraint = HostRateLimiter::default();
         for _ in 0..MOST_LOOKS {
             assert_eq!(restraint.find_state(&target(1), now()).look_from, None);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counted_target_keeps_its_count_when_the_table_is_full() {
+    fn full_table_keeps_count_of_known_target() {
         let mut restraint = HostRateLimiter::default();
         for id in 0..u64::try_from(MOST_TARGETS).unwrap() {
             restraint.record_refusal(&target(id), now());

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn two_live_at_once_for_twice_the_longest_interval() {
+    fn overlap_is_twice_the_longest_source_interval() {
         let minutes = |sources: &[SourceState]| find_overlap(sources).as_secs() / MINUTE;
         assert_eq!(minutes(&[]), 60);
         assert_eq!(minutes(&[source(0, false)]), 60);

@@ -139,7 +139,7 @@ pub(super) fn plan_answer(seen: Snapshot, answer: Answer) -> Plan {
 }
 
 #[test]
-fn what_is_as_wanted_is_left_alone() {
+fn settled_request_needs_no_step() {
     let planned = plan(&make_snapshot(), now());
     assert_eq!(
         (planned.step, planned.again),
@@ -148,8 +148,9 @@ fn what_is_as_wanted_is_left_alone() {
     assert_eq!((planned.findings, planned.ledger), (Vec::new(), make_snapshot().ledger));
 }
 
+/// A credential is ordered only after the preflight has tried all writes, and after the order is recorded.
 #[test]
-fn nothing_is_ordered_before_all_writes_were_tried_and_the_order_is_recorded() {
+fn order_follows_preflight_and_its_record() {
     assert_eq!(plan(&make_fresh(), now()).step, Some(Step::Preflight));
     let refused = plan_answer(
         make_fresh(),
@@ -186,7 +187,7 @@ fn nothing_is_ordered_before_all_writes_were_tried_and_the_order_is_recorded() {
 }
 
 #[test]
-fn a_lost_answer_is_looked_for_and_never_ordered_again() {
+fn lost_order_is_looked_up_and_not_repeated() {
     let seen = {
         let mut seen = make_in_phase(CredentialPhase::Intent);
         let next = seen.ledger.next.as_mut().unwrap();
@@ -232,7 +233,7 @@ fn a_lost_answer_is_looked_for_and_never_ordered_again() {
 }
 
 #[test]
-fn what_the_host_says_of_itself_is_waited_for() {
+fn host_failure_is_reported_and_waited_for() {
     let until = parse_time("2026-06-01T13:00:00Z");
     for (trouble, reason, again) in [
         (
@@ -281,7 +282,7 @@ fn what_the_host_says_of_itself_is_waited_for() {
 }
 
 #[test]
-fn a_new_one_is_tried_before_it_is_spread() {
+fn new_credential_is_probed_before_distribution() {
     let seen = make_in_phase(CredentialPhase::Staged);
     assert_eq!(plan(&seen, now()).step, Some(Step::ProbeStaged));
     let works = plan_answer(seen.clone(), Answer::Probed(Probe::Works));
@@ -381,7 +382,7 @@ fn changes_of_the_secret_are_distinguished() {
 }
 
 #[test]
-fn sources_are_asked_and_proof_is_both() {
+fn credential_is_verified_by_sources_and_own_probe() {
     let mut seen = make_in_phase(CredentialPhase::Distributed);
     seen.sources.push(SourceState {
         name: "GitRepository/off".to_owned(),
@@ -419,7 +420,7 @@ fn sources_are_asked_and_proof_is_both() {
 }
 
 #[test]
-fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
+fn outage_near_expiry_keeps_old_credential_and_is_reported() {
     let mut seen = make_snapshot();
     let mut trouble = plan_answer(
         make_in_phase(CredentialPhase::Intent),
@@ -456,8 +457,9 @@ fn an_outage_near_the_end_keeps_the_old_one_and_says_so() {
     );
 }
 
+/// The Secret is deleted although the host refuses the authoriser.
 #[test]
-fn with_a_dead_authoriser_secrets_go_and_live_credentials_are_reported() {
+fn revocation_with_dead_authoriser_reports_live_credentials() {
     let mut seen = Snapshot {
         wanted: WantedState::Revoked("the grant was deleted".to_owned()),
         ..make_snapshot()
@@ -501,7 +503,7 @@ fn with_a_dead_authoriser_secrets_go_and_live_credentials_are_reported() {
 }
 
 #[test]
-fn a_namespace_that_goes_is_not_held_and_its_credentials_are_ended() {
+fn terminating_namespace_is_not_held_and_credentials_end() {
     for namespace in [NamespaceState::Terminating, NamespaceState::Gone] {
         let seen = Snapshot {
             namespace,
@@ -518,7 +520,7 @@ fn a_namespace_that_goes_is_not_held_and_its_credentials_are_ended() {
 }
 
 #[test]
-fn what_the_host_ends_at_once_is_not_made_again_at_once() {
+fn credential_expired_at_birth_is_not_replaced_at_once() {
     let mut seen = make_snapshot();
     let current = seen.ledger.current.as_mut().unwrap();
     current.begun_at = schedule::record_time(parse_time("2026-06-01T11:55:00Z"));
@@ -563,7 +565,7 @@ fn a_target_that_moved_is_followed_by_its_number() {
 }
 
 #[test]
-fn the_age_of_what_is_written_by_hand_is_watched() {
+fn old_or_missing_manual_secret_is_reported() {
     let rotate = "90d".parse().unwrap();
     assert_eq!(
         assess_manual_secret(Some(parse_time("2026-05-01T00:00:00Z")), rotate, now()),

@@ -91,8 +91,9 @@ fn revoke_and_settle(world: &mut World) {
     assert_eq!(world.list_images(), ["of-somebody"], "seed {}", world.seed);
 }
 
+/// The trouble and the kills come at random. No credential is forgotten at the host.
 #[test]
-fn whatever_happens_no_source_is_without_a_credential_and_none_is_forgotten() {
+fn random_trouble_never_leaves_source_without_credential() {
     let mut minted = 0;
     for seed in 1..=count_seeds() {
         let flavour = [Flavour::Token, Flavour::Key, Flavour::Token][usize::try_from(seed % 3).unwrap()];
@@ -168,7 +169,7 @@ fn hand_over(world: &mut World) {
 }
 
 #[test]
-fn more_is_had_without_a_moment_of_having_nothing() {
+fn handover_never_leaves_source_without_credential() {
     let mut names = BTreeSet::new();
     for seed in 1..=count_seeds() {
         let mut world = World::new(seed, [Flavour::Token, Flavour::Key][usize::try_from(seed % 2).unwrap()]);
@@ -188,7 +189,7 @@ fn more_is_had_without_a_moment_of_having_nothing() {
 }
 
 #[test]
-fn a_thousand_rotations_in_a_clone_loop_without_a_failure() {
+fn thousand_rotations_fail_no_fetch() {
     for (flavour, trouble) in [(Flavour::Token, 0), (Flavour::Token, 15), (Flavour::Key, 15)] {
         let mut world = World::new(7, flavour);
         world.trouble = trouble;
@@ -206,7 +207,7 @@ fn a_thousand_rotations_in_a_clone_loop_without_a_failure() {
 }
 
 #[test]
-fn tokens_of_an_hour_are_replaced_at_half_of_it() {
+fn hourly_tokens_are_replaced_after_half_an_hour() {
     for (seed, trouble) in [(1, 0), (2, 10), (3, 10), (4, 10)] {
         let mut world = World::new(seed, Flavour::Hourly);
         world.trouble = trouble;
@@ -242,7 +243,7 @@ fn a_kill_at_any_step_loses_nothing() {
 
 /// Each kind of trouble at each step.
 #[test]
-fn each_trouble_at_any_step_is_got_over() {
+fn rotation_recovers_from_each_trouble_at_any_step() {
     for harm in Harm::TROUBLES {
         let mut met = 0;
         for at in 1..40 {
@@ -258,7 +259,7 @@ fn each_trouble_at_any_step_is_got_over() {
 }
 
 #[test]
-fn what_others_do_to_it_is_repaired() {
+fn credential_is_repaired_after_each_outside_change() {
     let deeds: [Deed; 11] = [
         ("the Secret is deleted", |world| world.secret = None),
         ("the value is edited", |world| {
@@ -310,7 +311,7 @@ fn what_others_do_to_it_is_repaired() {
 
 /// A project may refuse every new token. The host would ban the cluster's address after some refused attempts.
 #[test]
-fn a_project_that_refuses_its_tokens_gets_few_of_them() {
+fn refusing_project_gets_few_new_credentials() {
     for flavour in [Flavour::Token, Flavour::Key] {
         let mut world = World::new(9, flavour);
         world.refuses_new = true;
@@ -328,7 +329,7 @@ fn a_project_that_refuses_its_tokens_gets_few_of_them() {
 
 /// The host is listed within a minute of a source's failure, and only once.
 #[test]
-fn a_token_that_is_revoked_at_the_host_is_replaced_once_a_source_is_refused() {
+fn revoked_token_is_replaced_after_source_failure() {
     for seed in 1..=20 {
         let mut world = World::new(seed, Flavour::Token);
         run_for(&mut world, DAY / 2);
@@ -352,7 +353,7 @@ fn a_token_that_is_revoked_at_the_host_is_replaced_once_a_source_is_refused() {
 }
 
 #[test]
-fn a_leak_ends_the_old_one_as_soon_as_the_new_one_is_proven() {
+fn leaked_credential_ends_once_replacement_is_proven() {
     let mut world = World::new(3, Flavour::Token);
     run_for(&mut world, DAY / 2);
     let leaked = world.ledger.current.clone().unwrap();
@@ -374,7 +375,7 @@ fn a_leak_ends_the_old_one_as_soon_as_the_new_one_is_proven() {
 }
 
 #[test]
-fn a_clock_that_is_wrong_by_a_day_changes_nothing() {
+fn host_clock_skew_leaves_credential_lifetime_unchanged() {
     for ahead in [-DAY, DAY] {
         let mut world = World::new(5, Flavour::Token);
         world.host_ahead = ahead;

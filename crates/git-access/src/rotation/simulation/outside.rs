@@ -140,7 +140,7 @@ fn run_to_rest(world: &mut World) {
 }
 
 #[test]
-fn whatever_others_do_it_is_delivered_once_they_stop() {
+fn credential_is_delivered_once_outside_changes_stop() {
     let mut minted = 0;
     for seed in 1..=super::count_seeds() {
         let flavour = [Flavour::Token, Flavour::Key][usize::try_from(seed % 2).unwrap()];
@@ -164,7 +164,7 @@ fn whatever_others_do_it_is_delivered_once_they_stop() {
 
 /// A provider without the host's authority gets no credential, and sends the host nothing.
 #[test]
-fn a_host_of_an_unknown_authority_is_not_reached_and_what_was_delivered_stays() {
+fn unknown_authority_blocks_new_credentials_and_keeps_delivered() {
     for seed in 1..=20 {
         let mut world = World::new(seed, Flavour::Token);
         world.host_authority = Some("own".to_owned());
@@ -188,7 +188,7 @@ fn a_host_of_an_unknown_authority_is_not_reached_and_what_was_delivered_stays() 
 
 /// A leak is ordered while a replacement is in progress, a source is dead, or another user interferes. All credentials of that moment end by their deadline.
 #[test]
-fn what_leaked_ends_by_its_deadline_whatever_else_happens() {
+fn leaked_credentials_end_by_their_deadline() {
     for seed in 1..=super::count_seeds() {
         let flavour = [Flavour::Token, Flavour::Key][usize::try_from(seed % 2).unwrap()];
         let mut world = World::new(seed, flavour);
@@ -225,7 +225,7 @@ fn what_leaked_ends_by_its_deadline_whatever_else_happens() {
 
 /// Several projects of one host, which refuses the new credentials of all of them.
 #[test]
-fn projects_of_a_host_that_refuses_its_tokens_share_its_patience() {
+fn projects_of_refusing_host_share_one_rate_limit() {
     for seed in 1..=10 {
         let mut restraint = HostRateLimiter::default();
         let mut worlds: Vec<World> = (0..8)

@@ -93,7 +93,7 @@ fn a_cluster_that_refuses_writes_is_asked_ever_less() {
 
 /// The failures of two sides don't shorten each other's waits.
 #[test]
-fn a_host_and_a_cluster_that_both_fail_are_asked_ever_less() {
+fn failing_host_and_cluster_get_ever_fewer_requests() {
     for flavour in [Flavour::Token, Flavour::Key] {
         for (situation, prepare) in SITUATIONS {
             for failure in list_failures() {
@@ -137,7 +137,7 @@ const CHANGES: [Change; 3] = [
 
 /// A source can't use a Secret with a wrong authority, so the repair waits for nothing, and makes no new credential.
 #[test]
-fn a_wrong_authority_is_replaced_at_once_with_the_same_credential() {
+fn wrong_authority_is_replaced_without_new_credential() {
     let mut during_rotation = 0;
     for (what, change) in CHANGES {
         for seed in 1..=60 {

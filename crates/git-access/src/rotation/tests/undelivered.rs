@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_may_not_be_delivered_is_neither_made_nor_spread() {
+fn held_back_credential_is_neither_made_nor_distributed() {
     let held = |seen: Snapshot| Snapshot {
         wanted: WantedState::HeldBack("mallory reads it (RoleBinding edit)".to_owned()),
         ..seen
@@ -19,7 +19,7 @@ fn what_may_not_be_delivered_is_neither_made_nor_spread() {
 }
 
 #[test]
-fn old_ones_do_not_pile_up_whoever_takes_the_secret_away() {
+fn retiring_credentials_are_bounded_when_secret_is_deleted() {
     for (host_ends, most) in [(false, 4), (true, 32)] {
         let with = |count: u64| {
             let mut seen = make_snapshot();
