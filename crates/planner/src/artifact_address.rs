@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_read_letter_by_letter_or_not_at_all() {
+    fn only_exact_artifact_path_is_read() {
         let hex = hex();
         for (kind, written) in [
             ("GitRepository", "gitrepository"),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_all_is_plain() {
+    fn invalid_artifact_base_is_refused() {
         let base: ArtifactBase = "https://artifacts.example:8443/of/web/".parse().expect("an address");
         let address = ArtifactAddress::new("Bucket", ("web", "app"), &format!("sha256:{}", hex())).expect("an address");
         let url = format!("https://artifacts.example:8443/of/web/bucket/web/app/{}.tar.gz", hex());

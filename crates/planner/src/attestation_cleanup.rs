@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_to_stay_is_let_go_first() {
+    fn deletion_protection_is_removed_before_deletion() {
         let mut tenant = Tenant::new("attest-0a1b", tenure_api::TenantSpec::default());
         tenant.metadata.uid = Some("u".to_owned());
         assert!(matches!(end_tenant(&tenant), Request::Delete(Delete { uid: Some(uid), .. }) if uid == "u"));

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_flux_reads_is_read() {
+    fn cluster_configuration_is_read_as_in_flux() {
         let least = read(json!({ "provider": "generic", "address": "Cluster.example" })).unwrap();
         assert_eq!(least.address.to_string(), "https://cluster.example:443");
         assert_eq!(least.audiences, ["https://cluster.example:443"]);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_must_not_say_is_named() {
+    fn invalid_cluster_configuration_is_refused_by_field() {
         let with = |key: &str, value: &str| {
             let mut data = json!({ "provider": "generic", "address": "https://cluster.example" });
             data[key] = json!(value);

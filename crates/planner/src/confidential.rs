@@ -331,8 +331,9 @@ mod tests {
         }
     }
 
+    /// A ConfigMap has a value that came from a Secret and must be a string. The message names the field and hides the value.
     #[test]
-    fn a_value_of_a_config_map_that_came_of_a_secret_is_no_number() {
+    fn number_from_secret_is_reported_without_its_value() {
         let object = json!({ "data": { "a": 731_731, "b": "not base64" } });
         let id: ObjectId = "team_m__ConfigMap".parse().unwrap();
         let (identity, object) = (make_account(), Some(&object));
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_keep_their_type_and_the_field_that_the_object_has() {
+    fn redacted_causes_keep_type_and_known_field() {
         let object = json!({ "data": { "a.b": "x" }, "metadata": { "labels": { "l": "y" } } });
         let causes = [
             ("FieldValueInvalid", "data[a.b]", "Invalid value: \"hunter2\""),
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn that_a_field_is_immutable_is_still_known() {
+    fn redacted_failure_still_counts_as_immutability() {
         let object = json!({ "data": { "a": "x" }, "type": "hunter2" });
         let causes = [
             (
@@ -419,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_right_is_repeated_and_a_webhook_with_its_words_is_not() {
+    fn missing_right_is_repeated_and_webhook_message_is_not() {
         let words = "secrets \"s\" is forbidden: User \"system:serviceaccount:team:default\" cannot patch resource \"secrets\" in API group \"\" in the namespace \"team\"";
         let failure = rebuild_for_secret(
             &json!({}),
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_here_stays() {
+    fn own_failure_message_is_kept() {
         let failure = rebuild_for_secret(
             &json!({}),
             make_failure(0, "Unreachable", "the API server can't be reached", &[]),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_is_taken_when_it_stood_still_for_as_long_as_it_holds() {
+    fn lease_is_taken_after_full_duration_without_renewal() {
         let mut lease = WatchedLease::default();
         assert_eq!(decide_action(&lease, "a", time_at(0)), ElectionAction::Create);
         let wait = ElectionAction::Wait { holder: "b".to_owned() };
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_free_at_once_and_ones_own_is_renewed() {
+    fn released_lease_is_free_and_own_lease_is_renewed() {
         let mut lease = WatchedLease::default();
         lease.take_lease(Some(record("", "t")), time_at(5));
         assert_eq!(
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_says_since_when_only_when_it_changes_hands() {
+    fn acquire_time_is_written_only_for_new_holder() {
         let now = Timestamp::new(1_700_000_000, 123_456_600).unwrap();
         let written = json!("2023-11-14T22:13:20.123457Z");
         let first = write_spec("a", 1, now, false);

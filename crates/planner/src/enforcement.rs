@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ready_is_false_while_any_part_is_not_in_force() {
+    fn ready_is_false_until_all_parts_are_in_force() {
         let good = PartState::in_force("34 policies");
         let first = update_status(
             &EnforcementStatus::default(),
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_names_what_keeps_it() {
+    fn each_rule_names_its_enforcing_parts() {
         let (good, bad) = (
             PartState::in_force("held"),
             PartState::not_in_force(reason::WEAKENED, "gone"),
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_keeps_any_more_says_nothing() {
+    fn unused_part_has_no_condition() {
         let bad = PartState::not_in_force(reason::WEAKENED, "gone");
         let good = PartState::in_force("34 policies");
         let status = update_status(

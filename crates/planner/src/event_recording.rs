@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_and_their_success_are_one() {
+    fn changes_and_success_become_one_event() {
         let changes = make_event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:1");
         let success = make_event(
             reason::RECONCILIATION_SUCCEEDED,
@@ -84,8 +84,9 @@ mod tests {
         assert!(list_joined(&[]).is_empty());
     }
 
+    /// Events of another revision, kind or place stay apart, and so do events that are too long together.
     #[test]
-    fn what_is_of_another_revision_or_kind_or_too_long_stays_apart() {
+    fn only_matching_short_events_are_joined() {
         let changes = make_event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:1");
         let success = make_event(reason::RECONCILIATION_SUCCEEDED, "finished", "main@sha1:1");
         let older = make_event(reason::PROGRESSING, "ConfigMap/team/a created", "main@sha1:0");

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_purse_is_filled_after_its_time_and_a_little_for_another_spec() {
+    fn evaluation_budget_refills_over_time_and_for_new_spec() {
         let at = |seconds: u64| add_duration("2026-01-01T00:00:00Z".parse().unwrap(), Duration::from_secs(seconds));
         let mut budget = EvaluationBudget::default();
         let find_remaining = |budget: &EvaluationBudget| FULL_BUDGET.cost - budget.cost;

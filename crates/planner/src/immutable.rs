@@ -79,7 +79,7 @@ mod tests {
 
     /// Answers of kube-apiserver 1.36.
     #[test]
-    fn what_validators_say_of_fields_that_cannot_change() {
+    fn validator_messages_about_immutable_fields_are_recognized() {
         for (kind, message) in [
             // Deployment selector, Job selector, RoleRef, Service.
             (
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_deletes_nothing() {
+    fn other_failures_cause_no_recreation() {
         for (kind, message) in [
             // Typos and invalid values, also those that contain the words.
             (

@@ -128,7 +128,7 @@ mod tests {
 
     /// A Surface once waited for ever for a Kustomization that got ready while the Surface was planned.
     #[test]
-    fn what_comes_while_a_plan_is_made_is_news() {
+    fn watch_change_during_planning_is_news() {
         let mut answered = KnownObjects::default();
         assert!(answered.has_news(&BTreeMap::new()), "nothing was planned yet");
         assert_eq!(answered.merge_watched(child(false)), child(false));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_watches_tell_goes_before_answers() {
+    fn watched_state_precedes_answers() {
         let mut answered = KnownObjects::default();
         let (id, live) = child(true).pop_first().unwrap();
         let mut attempt = Attempt::new(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
@@ -180,7 +180,7 @@ mod tests {
 
     /// A tenant once deleted a NetworkPolicy between the answer to a write of it and the next plan, and Tenure never re-created it.
     #[test]
-    fn what_is_deleted_after_a_write_is_read_again() {
+    fn object_deleted_after_write_is_read_again() {
         let now = Timestamp::UNIX_EPOCH;
         let (id, live) = child(true).pop_first().unwrap();
         let Live::Present(object) = live.clone() else {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_no_more_is_not_waited_for() {
+    fn unwanted_object_is_not_waited_for() {
         let now = Timestamp::UNIX_EPOCH;
         let (id, live) = child(true).pop_first().unwrap();
         let Live::Present(object) = live else { unreachable!() };

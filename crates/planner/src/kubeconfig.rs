@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_for_something_else_is_refused_by_its_name() {
+    fn unsafe_kubeconfig_fields_are_refused_by_name() {
         let data = STANDARD.encode("x");
         let cases = [
             (
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_is_its_address_and_its_authority() {
+    fn cluster_is_identified_by_address_and_authority() {
         let ca = |text: &str| json!({ "certificate-authority-data": STANDARD.encode(text) });
         let one = read(ca("A\n"), json!({})).unwrap();
         let rotated = read(ca("A"), json!({ "token": "other" })).unwrap();

@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_have_the_verb_on_this_kind() {
+    fn names_with_verb_on_kind_are_listed() {
         let rule = |group: &str, resource: &str, verbs: &[&str], names: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs, "resourceNames": names });
         let review = json!({ "status": { "resourceRules": [
             rule("capsule.clastix.io", "tenants", &["get"], &["blue", "red"]),

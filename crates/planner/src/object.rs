@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_confidential_is_in_no_text() {
+    fn confidential_values_appear_in_no_text() {
         let mut rendered = RenderedObject {
             object: Object(json!({ "kind": "ConfigMap", "metadata": { "name": "a" }, "data": { "a": "hunter2" } })),
             origin: Origin::default(),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_found_taken_and_replaced() {
+    fn existing_values_are_found_removed_and_replaced() {
         let document = json!({ "a": { "b": [1, { "c": 2 }, 3] }, "": 4 });
         let pointer = |text| Pointer::parse(text).unwrap();
         let found = |text| pointer(text).find(&document).cloned();

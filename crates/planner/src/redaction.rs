@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_a_secret_was_copied_into_only_names_are_shown() {
+    fn copies_of_secret_show_only_names() {
         let object = |value: &str| {
             json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "shop", "labels": {"l": value}},
                    "spec": {"list": [value], "replicas": 3, "deep": {"value": value}}})

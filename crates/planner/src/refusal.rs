@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_come_back_as_they_came() {
+    fn reasons_and_causes_keep_their_words() {
         for word in [
             "",
             "Invalid",
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_reads_what_it_writes() {
+    fn failure_survives_serialization() {
         let failure = Failure {
             code: 422,
             reason: Reason::Invalid,

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_tells_names_values_and_whose_they_are_apart() {
+    fn digest_distinguishes_names_values_and_their_origin() {
         let all = [
             RenderInputs::default(),
             inputs(&[]),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_inputs_and_in_no_text() {
+    fn decryption_keys_change_digest_and_appear_in_no_text() {
         let keys = |entries: &[(&str, &str)]| {
             let entries = entries
                 .iter()

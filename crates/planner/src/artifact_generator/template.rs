@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn names_take_as_much_as_they_can() {
+    fn pattern_names_match_greedily() {
         let check = |pattern, folder, expected: Option<&[(&str, &str)]>| {
             let expected = expected.map(|all| {
                 all.iter()
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_path_pattern_is_refused() {
         for pattern in ["{", "}", "{}", "{a", "a}", "{1a}", "{a-b}", "{a}/{a}", "{_a}"] {
             assert!(PathPattern::read(pattern).is_err(), "{pattern}");
         }

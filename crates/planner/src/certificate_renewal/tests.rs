@@ -20,7 +20,7 @@ fn make_snapshot(authority: i64, certificate: i64) -> Snapshot {
 }
 
 #[test]
-fn what_is_made_when() {
+fn renewal_step_follows_from_validity_and_publication() {
     let authority = |and_certificate| Step::MakeAuthority { and_certificate };
     let two = |certificate: usize, made: i64, is_published: bool| {
         let mut two = make_snapshot(0, made);
@@ -124,7 +124,7 @@ struct World {
 }
 
 #[test]
-fn whoever_is_minutes_behind_never_meets_what_he_does_not_trust() {
+fn lagging_client_never_meets_untrusted_certificate() {
     for lag in [0, 1, 3, 8] {
         let mut world = World::default();
         // The states minute by minute, as far back as any process may lag.

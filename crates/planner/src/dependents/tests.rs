@@ -47,7 +47,7 @@ fn plan_writes(live: &Value, attempt: &Attempt, is_guarded: bool) -> Vec<Request
 }
 
 #[test]
-fn an_object_is_labelled_only_as_it_was_without_finalizers() {
+fn object_is_labelled_only_after_finalizers_are_removed() {
     let mut attempt = Attempt::new(Timestamp::UNIX_EPOCH, &ObjectMeta::default());
     let held = json!({ "metadata": { "uid": "u", "resourceVersion": "7", "finalizers": ["example.org/hold"] } });
     let steps = plan_writes(&held, &attempt, true);

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mode_that_is_none_is_refused_with_those_that_are() {
+    fn unknown_apply_mode_is_refused_with_valid_modes() {
         assert_eq!(ApplyMode::read(None), Ok(ApplyMode::All));
         assert_eq!(ApplyMode::read(Some("DetectOnly")), Ok(ApplyMode::DetectOnly));
         let refused = ApplyMode::read(Some("detect-only\u{202e}")).unwrap_err();

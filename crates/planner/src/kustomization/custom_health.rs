@@ -235,8 +235,9 @@ mod tests {
         }
     }
 
+    /// An entry of a group doesn't apply to Jobs, which have their own rule.
     #[test]
-    fn the_entry_of_a_kind_precedes_that_of_its_group_and_jobs_have_their_own_rule() {
+    fn kind_entry_precedes_group_entry() {
         let spec: KustomizationSpec = serde_json::from_value(json!({
             "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "app" },
             "healthCheckExprs": [
@@ -267,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_asked_about_once_and_what_it_cost_is_remembered() {
+    fn health_state_is_evaluated_once_and_cost_remembered() {
         let check = json!({
             "apiVersion": "example.com/v1", "kind": "Widget", "current": "status.list.all(x, status.list.all(y, x == y))",
         });

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_way_around_is_found_and_others_are_not_taken_for_one() {
+    fn shortest_dependency_cycle_is_found() {
         let way = |own, all: &[(&str, &[&str])]| find(own, all).map(|names| names.join(" "));
         assert_eq!(way("a", &[("a", &["b"]), ("b", &["a"])]).as_deref(), Some("a b a"));
         let two = [
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_is_too_long_is_not_looked_for() {
+    fn dependency_cycle_beyond_limit_is_not_searched() {
         let names: Vec<String> = (0..=MOST_FOLLOWED).map(|at| format!("k{at}")).collect();
         let around = |length: usize| {
             let all: Vec<(&str, [&str; 1])> = (0..length)

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_isnt_the_authorizers_about_this_gets_no_advice() {
+    fn only_authorizer_message_about_object_gets_advice() {
         let namespace = "in the namespace \"team\"";
         for message in [
             // Admission.

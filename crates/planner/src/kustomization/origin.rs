@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_revision_tell_what_it_was_made_of() {
+    fn events_of_revision_carry_origin_revision() {
         let describe_events = |artifact| {
             let snapshot = snapshot(artifact);
             let mut plan = Plan::idle(context::name_subject(&snapshot), Default::default());

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_trial_of_a_service_has_nothing_that_the_other_holds() {
+    fn trial_service_drops_allocated_addresses_and_ports() {
         let mut service = json!({ "spec": {
             "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "healthCheckNodePort": 30_001, "type": "NodePort",
             "ports": [{ "port": 80, "nodePort": 30_000 }, { "port": 81 }] } });

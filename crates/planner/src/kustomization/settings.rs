@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn managers_are_taken_over_by_how_they_begin_and_never_our_own() {
+    fn overridden_managers_match_by_prefix_except_own() {
         let settings = ApplySettings {
             overridden_managers: ["kustomize".to_owned(), "helm".to_owned(), String::new()].into(),
             ..ApplySettings::default()

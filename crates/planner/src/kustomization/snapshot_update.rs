@@ -153,7 +153,7 @@ mod tests {
     use crate::render_inputs::{RenderInputs, Variable};
 
     #[test]
-    fn a_changed_variable_is_rendered_anew_and_an_unchanged_one_is_not() {
+    fn only_changed_inputs_are_rendered_again() {
         let request = |value: &str| {
             let variable = Variable::new(value.as_bytes().to_vec(), true);
             RenderRequest {

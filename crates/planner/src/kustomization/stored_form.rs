@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_name_of_an_account_becomes_the_new_one() {
+    fn service_account_becomes_service_account_name() {
         let account = |fields: Value| convert("team_p__Pod", json!({ "spec": fields }))["spec"].clone();
         assert_eq!(
             account(json!({ "serviceAccount": "a" })),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_an_aggregated_role_are_left_to_their_controller() {
+    fn rules_of_aggregated_role_are_left_to_controller() {
         let role = json!({ "aggregationRule": { "clusterRoleSelectors": [] }, "rules": [] });
         let id_text = "_monitoring_rbac.authorization.k8s.io_ClusterRole";
         let desired = convert(id_text, role.clone());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leaves_is_claimed_by_both_names() {
+    fn removed_fields_are_claimed_under_both_names() {
         let rename = |id_text: &str, mut fields: Value| {
             let found = claim_stored_fields(&id(id_text), fields.as_object_mut().unwrap(), &json!({}));
             (found, fields)

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_something_to_do_is_not_settled() {
+    fn kustomization_with_pending_work_is_not_settled() {
         let artifact: ArtifactFacts =
             serde_json::from_value(json!({ "revision": "main@sha1:1", "digest": "sha256:1" })).unwrap();
         let object = json!({
@@ -201,7 +201,7 @@ mod tests {
 
     /// As in Flux, a mere input of the rendering counts if its label says so. A failed attempt may have failed because of any input.
     #[test]
-    fn what_is_rendered_with_counts_by_its_label() {
+    fn labelled_render_input_triggers_reconciliation() {
         let mut snapshot: Snapshot = serde_json::from_value(json!({
             "kustomization": {
                 "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_controller_notes_does_not_count() {
+    fn annotation_by_controller_does_not_count() {
         let revision = "deployment.kubernetes.io/revision";
         let noted = live(
             json!({ revision: "1", "ours": "a" }),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_apply_would_touch_counts_whoever_wrote_it() {
+    fn annotation_touched_by_apply_counts_for_any_writer() {
         let nothing = json!({ "metadata": {} });
         let kept = |desired: &Value, name: &str, entries: Vec<Value>| {
             let live = live(json!({ name: "1" }), entries);

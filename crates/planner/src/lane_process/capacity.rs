@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_follows_from_what_there_is_and_what_is_wanted() {
+    fn capacity_action_follows_from_share_and_demand() {
         let record = record();
         let cases = [
             (
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_asked_waits_for_the_answer() {
+    fn lane_waits_for_answer_before_asking_again() {
         let mut record = record();
         let waiting = demand(0, 0, Some(MB));
         assert_eq!(record.decide_action(&waiting, time_at(0)), ask(MB, true));
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wait_for_is_given_back_as_far_as_it_is_not_used() {
+    fn unused_capacity_is_given_back_when_wanted() {
         let mut record = record();
         record.take_event(CapacityEvent::WantedBack, time_at(0));
         let all = CapacityAction::GiveBack { kept: 0 };
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_and_lacks_room_is_asked_for_at_once() {
+    fn growing_data_asks_for_missing_capacity_at_once() {
         let mut record = record();
         let growing = |share, held, growing| Demand {
             growing,
@@ -383,7 +383,7 @@ mod tests {
 
     /// Data that stays is not doubled: other lanes would miss the capacity, and no work waits for it.
     #[test]
-    fn of_what_stays_a_little_is_kept_in_advance() {
+    fn lasting_data_reserves_little_capacity_in_advance() {
         let record = ShareState::new(CapacityLimits {
             kept: 4 * MB,
             most: 1024 * MB,
@@ -402,7 +402,7 @@ mod tests {
 
     /// Growing data needs few requests, however it grows, and the requested and returned bytes come out even.
     #[test]
-    fn what_grows_asks_a_few_times_only() {
+    fn growing_data_needs_few_capacity_requests() {
         let mut record = record_up_to(1024 * MB);
         let (mut share, mut asked) = (0, 0);
         for step in 1..=4000 {
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_more_than_its_part_while_others_wait_is_ended() {
+    fn lane_over_its_part_is_ended_while_others_wait() {
         let least = |lanes: &[(&str, u64)]| -> BTreeMap<String, u64> {
             lanes.iter().map(|(lane, bytes)| ((*lane).to_owned(), *bytes)).collect()
         };

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_divided_only_if_it_is_the_hubs_alone() {
+    fn group_is_divided_only_if_hub_is_alone() {
         let check = |controllers, processes| {
             check_group(&GroupFacts {
                 controllers,
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_a_group_is_above_that_of_its_process() {
+    fn group_limit_exceeds_process_limit() {
         let limits = list_limits(832 << 20);
         assert_eq!(limits[0], ("memory.max", (1088_u64 << 20).to_string()));
         assert_eq!(list_limits(u64::MAX)[0].1, u64::MAX.to_string());

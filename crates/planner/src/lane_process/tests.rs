@@ -19,7 +19,7 @@ fn make_working(since: u64) -> ProcessRecord {
 }
 
 #[test]
-fn it_is_started_asked_and_stopped() {
+fn lane_process_is_started_asked_and_stopped() {
     let mut record = ProcessRecord::new(PATIENCE);
     assert_eq!(record.decide_action(true, time_at(0)), ProcessAction::Start);
     record.take_event(ProcessEvent::Started, time_at(1));
@@ -50,7 +50,7 @@ fn it_is_started_asked_and_stopped() {
 }
 
 #[test]
-fn one_that_does_not_stop_is_ended() {
+fn process_that_does_not_stop_is_killed() {
     let mut record = make_working(0);
     record.take_event(ProcessEvent::Stopped, time_at(5));
     let ProcessAction::Kill(cause) = record.decide_action(false, time_at(20)) else {
@@ -69,7 +69,7 @@ fn one_that_does_not_stop_is_ended() {
 }
 
 #[test]
-fn one_that_stands_still_is_ended_and_started_again() {
+fn silent_process_is_killed_and_restarted() {
     let mut record = make_working(0);
     assert_eq!(record.decide_action(true, time_at(5)), ProcessAction::Ask);
     record.take_event(ProcessEvent::Asked, time_at(5));
@@ -96,7 +96,7 @@ fn one_that_stands_still_is_ended_and_started_again() {
 }
 
 #[test]
-fn it_is_started_later_and_later_until_it_was_up_for_long() {
+fn restart_pause_grows_until_process_ran_long() {
     let mut record = ProcessRecord::new(PATIENCE);
     let mut now = time_at(0);
     let mut pauses = Vec::new();
@@ -118,7 +118,7 @@ fn it_is_started_later_and_later_until_it_was_up_for_long() {
 }
 
 #[test]
-fn trouble_ends_when_it_works_again_and_not_before() {
+fn problem_ends_when_process_works_again() {
     let mut record = make_working(0);
     record.take_event(ProcessEvent::Ended(ExitCause::Signalled(6)), time_at(9));
     record.take_event(ProcessEvent::Started, time_at(10));
@@ -131,7 +131,7 @@ fn trouble_ends_when_it_works_again_and_not_before() {
 }
 
 #[test]
-fn what_comes_late_changes_nothing() {
+fn late_process_event_changes_nothing() {
     let mut record = make_working(0);
     record.take_event(ProcessEvent::Ended(ExitCause::Exited(1)), time_at(9));
     let before = record.clone();
@@ -148,7 +148,7 @@ fn what_comes_late_changes_nothing() {
 }
 
 #[test]
-fn trouble_says_who_why_and_until_when() {
+fn problem_message_names_lane_cause_and_end() {
     let until: Timestamp = "2026-01-01T00:00:04.5Z".parse().unwrap();
     let describe = |ends, cause| {
         let trouble = LaneProblem {
@@ -203,7 +203,7 @@ fn make_expected(since: u64) -> ProcessRecord {
 }
 
 #[test]
-fn a_pod_that_does_not_connect_is_reported_and_replaced() {
+fn pod_without_connection_is_reported_and_replaced() {
     let mut record = make_expected(0);
     assert_eq!(
         record.decide_action(true, time_at(0)),
@@ -236,8 +236,9 @@ fn a_pod_that_does_not_connect_is_reported_and_replaced() {
     assert_eq!(record.find_problem(time_at(61)), None);
 }
 
+/// The pause applies however soon the Pod is back.
 #[test]
-fn a_pod_whose_connection_ended_pauses_however_soon_it_is_back() {
+fn pod_pauses_after_lost_connection() {
     let mut record = make_expected(0);
     record.take_event(ProcessEvent::Started, time_at(5));
     record.take_event(ProcessEvent::Works, time_at(6));
@@ -255,7 +256,7 @@ fn a_pod_whose_connection_ended_pauses_however_soon_it_is_back() {
 }
 
 #[test]
-fn a_pod_that_nobody_wants_is_not_waited_for() {
+fn unwanted_pod_is_not_waited_for() {
     let mut record = make_expected(0);
     assert_eq!(record.decide_action(false, time_at(1)), ProcessAction::GiveUp);
     record.take_event(ProcessEvent::GaveUp, time_at(1));

@@ -91,7 +91,7 @@ fn test_policies(snapshot: &mut Snapshot) {
 }
 
 #[test]
-fn policies_come_after_the_facts_and_both_are_written_once() {
+fn policies_are_written_once_after_facts() {
     let mut snapshot = make_snapshot();
     let first = plan(&snapshot).writes;
     let [Write::Facts { namespace, patch }] = first.as_slice() else {
@@ -203,7 +203,7 @@ fn put_in_force() -> Snapshot {
 }
 
 #[test]
-fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
+fn policies_are_in_force_after_probe_meets_them() {
     let mut snapshot = put_in_force();
     assert!(plan(&snapshot).part_state.message.ends_with(" policies are in force"));
     // Another client changed a binding, and it was put back: the new state is not the one that the request met.
@@ -288,7 +288,7 @@ fn a_held_policy_is_put_back_and_reported() {
 }
 
 #[test]
-fn what_another_version_made_is_taken_away_and_nothing_else() {
+fn only_policies_of_other_versions_are_removed() {
     let mut snapshot = put_in_force();
     let policy = |name: &str, labels: Value| {
         json!({

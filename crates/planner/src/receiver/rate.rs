@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_gives_what_it_has_and_fills_by_itself() {
+    fn bucket_refills_up_to_its_maximum() {
         let rate = Rate {
             most: 3,
             each: Duration::from_secs(2),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_a_minute_gets_through_as_often_as_the_rate_says() {
+    fn flood_passes_only_at_allowed_rate() {
         let mut bucket = Bucket::default();
         let taken = (0..60_000).filter(|at| bucket.take_token(RECEIVER_RATE, Duration::from_millis(*at)));
         assert_eq!(taken.count(), 20 + 119);

@@ -187,7 +187,7 @@ fn make_placement(name: &str) -> Placement {
 }
 
 #[test]
-fn a_lane_begins_when_the_api_server_says_that_it_may() {
+fn lane_starts_once_api_server_allows_it() {
     let mut world = World::new();
     world.allows = false;
     let next = world.run().unwrap();
@@ -216,7 +216,7 @@ fn a_lane_begins_when_the_api_server_says_that_it_may() {
 }
 
 #[test]
-fn what_somebody_changes_is_put_back_each_time_later() {
+fn tampered_rights_are_restored_with_growing_pauses() {
     let tampers: [(&str, Tamper); 3] = [
         ("deletes it", |world| {
             world.snapshot.live.remove(&binding_id());
@@ -275,7 +275,7 @@ fn what_somebody_changes_is_put_back_each_time_later() {
 
 /// A change at the moment of the write is seen before the answer to the write, and no watch reports it again.
 #[test]
-fn it_is_looked_again_after_a_write() {
+fn rights_are_checked_again_after_write() {
     let mut world = World::new();
     let next = world.run().unwrap();
     assert_eq!(next, add_duration(world.now, LOOK_AGAIN));
@@ -291,7 +291,7 @@ fn it_is_looked_again_after_a_write() {
 }
 
 #[test]
-fn one_that_is_being_deleted_gives_its_rights_until_it_is_gone_and_is_made_anew() {
+fn deleted_binding_gives_rights_until_it_is_recreated() {
     let mut world = World::new();
     world.run();
     world.take_done();
@@ -305,7 +305,7 @@ fn one_that_is_being_deleted_gives_its_rights_until_it_is_gone_and_is_made_anew(
 }
 
 #[test]
-fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
+fn binding_in_ending_namespace_stays_until_work_ends() {
     let mut world = World::new();
     world.snapshot.placement = make_placement("blue");
     world.snapshot.owner = Some(LaneOwner {
@@ -336,8 +336,9 @@ fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
     assert_eq!(world.run(), None);
 }
 
+/// The event goes to the platform, and is sent once.
 #[test]
-fn without_rights_an_ending_namespace_is_reported_to_the_platform() {
+fn ending_namespace_without_lane_rights_is_reported() {
     let mut world = World::new();
     world.snapshot.state = NamespaceState::Ending;
     assert!(world.run().is_some());
@@ -353,7 +354,7 @@ fn without_rights_an_ending_namespace_is_reported_to_the_platform() {
 }
 
 #[test]
-fn it_goes_when_nothing_is_reconciled_any_more() {
+fn binding_is_deleted_when_work_ends() {
     let mut world = World::new();
     world.run();
     world.take_done();
@@ -373,7 +374,7 @@ fn it_goes_when_nothing_is_reconciled_any_more() {
 
 /// With its finalizer the RoleBinding would keep its namespace for ever, so a missing answer doesn't release it.
 #[test]
-fn one_that_cannot_be_read_is_not_taken_for_gone() {
+fn unreadable_binding_is_not_considered_deleted() {
     let mut world = World::new();
     world.run();
     world.take_done();
@@ -420,8 +421,9 @@ fn a_binding_of_another_role_is_left_and_reported() {
     assert!(world.take_done().is_empty());
 }
 
+/// Kubernetes' own namespaces belong to the platform's lane, with a role of their own.
 #[test]
-fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() {
+fn lanes_have_distinct_accounts() {
     let mut names: Vec<String> = ["platform", "pool", "tenant-platform", "a", &"x".repeat(63)]
         .into_iter()
         .map(|name| {
@@ -463,7 +465,7 @@ fn no_two_lanes_have_one_account_and_kubernetes_own_namespaces_have_no_tokens() 
 }
 
 #[test]
-fn a_binding_that_another_finalizer_holds_is_corrected_and_reported() {
+fn binding_held_by_finalizer_is_corrected_and_reported() {
     let mut world = World::new();
     world.run();
     world.take_done();
@@ -490,7 +492,7 @@ fn a_binding_that_another_finalizer_holds_is_corrected_and_reported() {
 }
 
 #[test]
-fn a_finalizer_in_a_namespace_without_a_tenant_is_removed() {
+fn finalizer_in_namespace_without_tenant_is_removed() {
     let mut world = World::new();
     world.snapshot.is_guarded = true;
     world.run();

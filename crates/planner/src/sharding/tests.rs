@@ -35,7 +35,7 @@ fn make_shard(name: &str) -> Instance {
 }
 
 #[test]
-fn who_takes_over_waits_until_the_other_has_let_go() {
+fn instance_waits_until_previous_owner_releases_part() {
     let mut main = OwnedParts::new(Instance::Main);
     assert_eq!(
         main.take_own(&make_parts(&["a", "b"]), make_progress(9), make_progress(9)),
@@ -90,7 +90,7 @@ fn who_takes_over_waits_until_the_other_has_let_go() {
 }
 
 #[test]
-fn what_comes_back_while_it_is_let_go_of_is_taken_over_anew() {
+fn part_returning_during_release_is_taken_anew() {
     let mut holdings = OwnedParts::new(Instance::Main);
     assert_eq!(
         holdings.take_own(&make_parts(&["a"]), make_progress(1), make_progress(1)),
@@ -120,7 +120,7 @@ fn what_comes_back_while_it_is_let_go_of_is_taken_over_anew() {
 }
 
 #[test]
-fn who_sees_to_everything_has_nobody_beside_it() {
+fn unsharded_instance_and_shards_exclude_each_other() {
     let mut only = OwnedParts::new(Instance::Only);
     assert_eq!(
         only.take_own(&make_parts(&["a"]), make_progress(1), make_progress(1)),
@@ -153,7 +153,7 @@ fn who_sees_to_everything_has_nobody_beside_it() {
 }
 
 #[test]
-fn progress_is_of_both_kinds() {
+fn progress_covers_tenants_and_namespaces() {
     let seen = |tenants, namespaces| Progress { tenants, namespaces };
     assert!(seen(5, 5).covers(&seen(5, 4)));
     assert!(!seen(5, 5).covers(&seen(4, 6)) && !seen(5, 5).covers(&seen(6, 4)));
@@ -171,7 +171,7 @@ fn progress_is_of_both_kinds() {
 }
 
 #[test]
-fn keys_that_nobody_sees_to_are_named() {
+fn unserved_shard_keys_are_named() {
     let keys = ["a", "b", ""].map(str::to_owned).into();
     let peers = [
         make_peer("tenure-controller-shard-a", None),
@@ -206,7 +206,7 @@ struct Player {
 /// Labels move at random between three instances. Each instance learns of it, releases, writes its Lease and reads the others' at random moments. No two instances ever
 /// work on the same part, and in the end the right one works on each.
 #[test]
-fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
+fn two_instances_never_work_on_same_part() {
     let names = ["a", "b", "c"];
     let instances = [Instance::Main, make_shard("x"), make_shard("y")];
     let mut moved = 0;

@@ -196,7 +196,7 @@ fn garbage_collection_is_listed() {
 
 /// A tenant sets a finalizer. Without this step, its owner would lose the limits before the rights.
 #[test]
-fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
+fn held_binding_loses_subjects_before_bounds_go() {
     let labels = json!({ "app.kubernetes.io/managed-by": "tenure", "capsule.clastix.io/tenant": "shop" });
     let binding = set_value(
         make_object("RoleBinding", "shop", "capsule:managed:shop:0"),

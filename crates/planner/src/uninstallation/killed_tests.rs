@@ -115,7 +115,7 @@ fn check_bounds(snapshot: &Snapshot) {
 }
 
 #[test]
-fn an_uninstallation_is_finished_after_a_kill_at_any_write() {
+fn uninstallation_finishes_after_kill_at_any_write() {
     for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
         for with_protection in [false, true] {
             let choice = RemovalChoice { kinds, with_protection };

@@ -150,7 +150,7 @@ fn the_order_is_controllers_finalizers_rights_kinds_namespace() {
 
 /// Fields of other writers stay, and a patch applies only to the observed object.
 #[test]
-fn one_patch_takes_off_what_is_ours_and_nothing_else() {
+fn patch_removes_only_own_fields() {
     let plan = plan(&make_snapshot(), KindChoice::All).unwrap();
     let Action::Patch(patch) = &find(&plan, "Kustomization shop/web").action else {
         panic!("no patch");
@@ -166,7 +166,7 @@ fn one_patch_takes_off_what_is_ours_and_nothing_else() {
 /// For every choice and every state: no Kustomization is deleted, by its kind or its namespace, before it is suspended and released. No namespace keeps an owner
 /// that is deleted.
 #[test]
-fn nothing_is_deleted_that_takes_others_along() {
+fn deletion_takes_no_other_objects_along() {
     for kinds in [KindChoice::Own, KindChoice::None, KindChoice::All] {
         let plan = plan(&make_snapshot(), kinds).unwrap();
         let position = |what: &dyn Fn(&Step) -> bool| plan.stages.iter().position(|stage| stage.iter().any(what));
@@ -200,7 +200,7 @@ fn nothing_is_deleted_that_takes_others_along() {
 }
 
 #[test]
-fn what_others_reconcile_is_left_to_them() {
+fn objects_reconciled_by_others_stay() {
     let mut snapshot = make_snapshot();
     snapshot.flux = Some("kustomize-controller in flux-system".to_owned());
     assert!(matches!(plan(&snapshot, KindChoice::All), Err(Refusal::Reconciled(_))));
@@ -375,7 +375,7 @@ fn the_rights_of_a_lane_go_with_their_finalizer() {
 }
 
 #[test]
-fn what_is_done_is_not_done_again() {
+fn finished_steps_are_not_repeated() {
     assert_eq!(plan(&Snapshot::default(), KindChoice::All).unwrap(), Plan::default());
     let going = set_value(
         make_object("Namespace", "", PLATFORM_NAMESPACE),
@@ -396,7 +396,7 @@ fn what_is_done_is_not_done_again() {
 
 /// A tenant that restores its finalizer each time keeps the finalizer, and nothing else.
 #[test]
-fn nobody_holds_up_the_end_by_putting_things_back() {
+fn restored_finalizers_do_not_block_uninstallation() {
     let mut snapshot = make_snapshot();
     for seen in &snapshot.reconciled {
         snapshot.attempts.insert(seen.path.clone(), ATTEMPTS - 1);
@@ -433,7 +433,7 @@ fn nobody_holds_up_the_end_by_putting_things_back() {
 
 /// Webhooks without a process would refuse the next writes. No account may restore them, or create namespaces without admission.
 #[test]
-fn the_webhooks_go_before_who_answers_them() {
+fn webhooks_are_deleted_before_their_server() {
     let mut snapshot = make_snapshot();
     let ours = |kind: &str, name: &str| {
         make_observed(set_value(
@@ -539,7 +539,7 @@ fn policies_go_before_what_they_read() {
 
 /// For every choice of kinds: without a controller that removes the finalizer, a Tenant could never be deleted.
 #[test]
-fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() {
+fn tenant_finalizers_are_removed_before_kinds_are_deleted() {
     for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
         let mut snapshot = make_snapshot();
         let mut tenant = make_object("Tenant", "", "shop");
@@ -564,7 +564,7 @@ fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() 
 /// Without a controller that removes the finalizer, neither a request nor its kind could be deleted. The plan first reports what the request's credentials leave
 /// behind.
 #[test]
-fn requests_for_access_lose_their_finalizer_and_their_credentials_are_reported() {
+fn access_requests_lose_finalizer_and_credentials_are_reported() {
     let mut snapshot = make_snapshot();
     snapshot.access = ["AccessProvider", "FluxAccessRequest"]
         .map(|kind| {

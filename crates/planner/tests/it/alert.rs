@@ -104,7 +104,7 @@ fn plan_ready(fields: &Value, provider: Option<Provider>) -> (bool, bool, String
 }
 
 #[test]
-fn an_alert_is_ready_once_its_provider_can_be_used() {
+fn alert_is_ready_when_its_provider_is_usable() {
     let find_problem = |fields: Value, provider: Option<Provider>| {
         let (is_ready, is_stalled, reason, message) = plan_ready(&fields, provider);
         format!("{is_ready} {is_stalled} {reason}: {message}")
@@ -142,7 +142,7 @@ fn an_alert_is_ready_once_its_provider_can_be_used() {
 }
 
 #[test]
-fn what_an_alert_may_not_is_refused_by_name() {
+fn forbidden_alert_fields_are_refused_by_name() {
     let check = |fields: Value, reason: &str, part: &str| {
         let (is_ready, is_stalled, found, message) = plan_ready(&fields, Some(make_provider(&json!({}))));
         assert!(
@@ -219,7 +219,7 @@ fn what_an_alert_may_not_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_suspended_or_going_is_left_alone() {
+fn suspended_or_deleted_alert_is_left_unchanged() {
     let mut snapshot = Snapshot {
         alert: make_alert("blue", &json!({ "suspend": true, "eventSeverity": "trace" })),
         placement: make_tenancy().find_placement("blue"),
@@ -314,7 +314,7 @@ fn an_event_is_wanted_by_what_the_alert_names() {
 }
 
 #[test]
-fn nobody_hears_of_what_is_not_theirs_to_hear() {
+fn alerts_get_only_events_of_the_object_itself() {
     let at = start();
     let warning = make_event(EventKind::Warning, "InvalidSpec", "x", &[]);
     // Events about Alerts and Providers are not reported: an Alert would report about itself.
@@ -424,7 +424,7 @@ fn metadata_of_an_event_follows_fluxs_order() {
 }
 
 #[test]
-fn much_beside_an_event_and_a_long_message_are_cut() {
+fn long_event_metadata_and_message_are_cut() {
     let mut metadata = make_metadata("blue", "app");
     let annotations = (0..100).map(|number| (format!("event.toolkit.fluxcd.io/{number:03}"), "x".repeat(1000)));
     metadata.annotations = Some(annotations.collect());
@@ -523,7 +523,7 @@ fn choose_of(alerts: &[Alert], news: &AlertEvent) -> SelectedAlerts {
 }
 
 #[test]
-fn of_ten_thousand_alerts_a_bounded_number_sends_one_event() {
+fn bounded_number_of_alerts_sends_one_event() {
     let alerts = make_alerts(10_000, &json!({}));
     let chosen = choose_of(&alerts, &make_failure("x"));
     assert_eq!(chosen.chosen.len(), ALERTS_SELECTED);
@@ -534,7 +534,7 @@ fn of_ten_thousand_alerts_a_bounded_number_sends_one_event() {
 }
 
 #[test]
-fn expressions_cost_what_they_may_and_no_more() {
+fn cost_of_alert_expressions_is_bounded() {
     // The slowest expression that compiles, on the longest message.
     let slow = json!({ "inclusionList": vec!["(a?){30}(a|aa){30}(.?a.?){20}b$"; 20] });
     let alerts = make_alerts(1000, &slow);
@@ -549,7 +549,7 @@ fn expressions_cost_what_they_may_and_no_more() {
 }
 
 #[test]
-fn news_are_fluxs_event() {
+fn event_has_the_form_of_flux() {
     let at: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
     let event = make_event(EventKind::Warning, "BuildFailed", "x", &[]);
     let news = AlertEvent::new(KUSTOMIZE, &make_metadata("blue", "app"), &event, at).unwrap();
@@ -569,7 +569,7 @@ fn news_are_fluxs_event() {
 
 /// The work for an event grows with the entries of Alerts and their labels. A longer list than allowed is not read to its end.
 #[test]
-fn entries_and_labels_of_an_alert_are_weighed() {
+fn alert_entries_and_labels_count_as_work() {
     let source = |name: &str, labels: usize| {
         let labels: BTreeMap<String, String> = (0..labels)
             .map(|number| (format!("l{number}"), "x".to_owned()))

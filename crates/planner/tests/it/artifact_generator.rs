@@ -143,7 +143,7 @@ fn read_lane() -> String {
 }
 
 #[test]
-fn what_it_makes_are_objects_and_recipes() {
+fn generator_makes_objects_and_recipes() {
     let mut snapshot = make_snapshot(make_spec());
     let plan = carry_out(&mut snapshot);
     let id: ObjectId = "blue_web_source.toolkit.fluxcd.io_ExternalArtifact".parse().unwrap();
@@ -294,7 +294,7 @@ fn mistakes_are_reported_by_field() {
 }
 
 #[test]
-fn anothers_source_and_circles_are_refused() {
+fn foreign_source_and_generator_cycles_are_refused() {
     let mut spec = make_spec();
     spec["sources"][0]["namespace"] = json!("red");
     let plan = plan_now(&mut make_snapshot(spec));
@@ -334,7 +334,7 @@ fn anothers_source_and_circles_are_refused() {
 }
 
 #[test]
-fn folders_that_match_make_an_artifact_each() {
+fn each_matching_folder_makes_an_artifact() {
     let spec = json!({
         "sources": [{ "alias": "repo", "kind": "GitRepository", "name": "mono" }],
         "pathPattern": "@repo/apps/{app}/envs/{env}",

@@ -41,7 +41,7 @@ fn plan_now(snapshot: &Snapshot) -> Plan {
 }
 
 #[test]
-fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
+fn every_field_is_requested_as_namespace_account() {
     let fields = json!({
         "provider": "aws", "region": "eu-west-1", "prefix": "web/", "insecure": true, "ignore": "*.md", "timeout": "30s",
         "secretRef": { "name": "keys" }, "certSecretRef": { "name": "tls" }, "proxySecretRef": { "name": "way" },
@@ -127,7 +127,7 @@ fn stored_artifacts_are_reported_in_fluxs_words() {
 }
 
 #[test]
-fn what_is_not_implemented_or_not_allowed_stalls() {
+fn unsupported_or_forbidden_field_stalls_source() {
     let long = "x".repeat(1025);
     for (fields, message) in [
         (

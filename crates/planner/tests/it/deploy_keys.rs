@@ -197,8 +197,9 @@ fn list_reasons(plan: &Plan) -> Vec<&str> {
     plan.events.iter().map(|event| event.reason.as_str()).collect()
 }
 
+/// A deploy key is made once. Its account may read the key's Secret and nothing else.
 #[test]
-fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
+fn account_of_deploy_key_reads_only_that_secret() {
     let mut snapshot = make_snapshot("blue", json!({ "sources": [make_source()] }));
     let mut world = World::default();
     let plan = run_round(&mut snapshot, &mut world, start());
@@ -261,7 +262,7 @@ fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
 }
 
 #[test]
-fn what_is_missing_is_named_with_the_command_that_gives_it() {
+fn missing_right_is_reported_with_command() {
     let mut snapshot = make_snapshot("blue", json!({ "sources": [make_source()] }));
     let mut world = World {
         refused: vec!["look at"],
@@ -309,7 +310,7 @@ fn snapshot_of_blue() -> Snapshot {
 }
 
 #[test]
-fn nothing_is_written_or_fetched_with_a_secret_of_somebody_else() {
+fn foreign_secret_is_neither_written_nor_used() {
     let mut snapshot = snapshot_of_blue();
     let mut world = World {
         secret: Some(Held {
@@ -366,7 +367,7 @@ fn a_replaced_key_is_reported_and_not_used() {
 }
 
 #[test]
-fn a_missing_key_is_reported_before_another_one_is_made() {
+fn missing_key_is_reported_before_its_replacement() {
     let mut snapshot = snapshot_of_blue();
     let mut world = World::default();
     run_round(&mut snapshot, &mut world, start());
@@ -394,7 +395,7 @@ fn a_missing_key_is_reported_before_another_one_is_made() {
 }
 
 #[test]
-fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
+fn host_keys_follow_spec_and_unwanted_key_is_deleted() {
     let mut snapshot = snapshot_of_blue();
     let mut world = World::default();
     run_round(&mut snapshot, &mut world, start());
@@ -467,7 +468,7 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
 
 /// A Surface in a wrong namespace gets no key, and neither does an invalid one.
 #[test]
-fn no_key_is_made_where_no_surface_may_live_or_for_what_is_refused() {
+fn misplaced_or_invalid_surface_gets_no_key() {
     let spec = json!({ "sources": [make_source()] });
     let named = json!({ "serviceAccountName": "admin", "sources": [make_source()] });
     for (namespace, spec, is_made) in [
@@ -522,7 +523,7 @@ fn no_key_is_made_where_no_surface_may_live_or_for_what_is_refused() {
 
 /// A client that changes everything at once doesn't keep the controllers busy.
 #[test]
-fn what_never_stays_as_it_is_written_comes_to_an_end() {
+fn endless_conflict_causes_bounded_steps() {
     let mut snapshot = snapshot_of_blue();
     let mut steps = 0;
     for _ in 0..100 {
@@ -547,7 +548,7 @@ fn what_never_stays_as_it_is_written_comes_to_an_end() {
 
 /// A RoleBinding whose Role the API server doesn't know yet is written again at once, and not for ever.
 #[test]
-fn an_api_server_that_is_behind_is_waited_for() {
+fn binding_is_retried_while_api_server_lags() {
     for (times, is_refused) in [(2, false), (u32::MAX, true)] {
         let mut snapshot = snapshot_of_blue();
         let mut world = World::default();
@@ -578,7 +579,7 @@ fn names_follow_from_the_surface_and_the_source() {
 
 /// A Role and a RoleBinding of a key give rights until they are gone.
 #[test]
-fn a_held_binding_of_a_key_is_corrected_and_reported() {
+fn held_binding_of_key_is_corrected_and_reported() {
     let mut snapshot = make_snapshot("blue", json!({ "sources": [make_source()] }));
     let mut world = World::default();
     run_round(&mut snapshot, &mut world, start());

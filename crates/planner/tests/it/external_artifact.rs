@@ -35,7 +35,7 @@ fn make_artifact_snapshot(artifact: &ExternalArtifact, beside: Beside) -> extern
 }
 
 #[test]
-fn an_artifact_is_made_from_its_generators_report_and_never_trusted() {
+fn artifact_follows_generator_recipe_and_not_its_status() {
     let mut generating = make_snapshot(make_spec());
     carry_out(&mut generating);
     let recipes = StoredRecipes::clone(&generating.memory.recipes.clone().unwrap());
@@ -129,9 +129,10 @@ fn an_artifact_is_made_from_its_generators_report_and_never_trusted() {
     );
 }
 
+/// Tenure refuses the artifact, and leaves its status unchanged.
 /// Any writer of the status could name any address in it, loopback included.
 #[test]
-fn an_artifact_that_is_made_elsewhere_is_refused_and_its_status_left() {
+fn artifact_of_unpermitted_maker_is_refused() {
     for source_ref in [
         json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "gen" }),
         json!({ "apiVersion": "example.com/v1", "kind": "ArtifactGenerator", "name": "gen" }),
@@ -156,7 +157,7 @@ fn parse_grants(texts: &[&str]) -> Vec<ExternalGrant> {
 }
 
 #[test]
-fn what_an_administrator_named_is_fetched_by_its_digest_from_below_its_address() {
+fn permitted_artifact_is_fetched_by_digest_below_address() {
     let digest = format!("sha256:{}", "a1".repeat(32));
     let look = |fields: Value| {
         let mut made = make_artifact(json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "x" }));

@@ -76,7 +76,7 @@ fn make_stored(revision: &str) -> StoredArtifact {
 }
 
 #[test]
-fn a_status_says_where_an_artifact_is_served_and_is_written_anew_when_that_changes() {
+fn status_url_follows_advertised_artifact_address() {
     let mut snapshot = make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "10m" }));
     let digest = format!("sha256:{}", "0a".repeat(32));
     let mut artifact = make_stored("master@sha1:1");
@@ -134,7 +134,7 @@ fn an_interval_shorter_than_the_least_counts_as_that() {
 }
 
 #[test]
-fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_nothing() {
+fn repository_is_polled_and_unchanged_upstream_writes_nothing() {
     let mut snapshot = make_snapshot(
         json!({ "url": "https://example.com/r.git", "interval": "10m", "secretRef": { "name": "key" },
             "proxySecretRef": { "name": "way" }, "provider": "github" }),
@@ -195,8 +195,9 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
     assert_eq!(lost.next, Next::Restart);
 }
 
+/// Each retry comes later than the one before.
 #[test]
-fn failures_are_reported_once_retried_ever_later_and_keep_the_artifact() {
+fn failed_fetch_is_reported_once_and_keeps_artifact() {
     let mut snapshot =
         make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "ref": { "branch": "gone" } }));
     let mut now = start();
@@ -243,7 +244,7 @@ fn failures_are_reported_once_retried_ever_later_and_keep_the_artifact() {
 }
 
 #[test]
-fn what_is_not_implemented_or_not_allowed_stalls() {
+fn unsupported_or_forbidden_field_stalls_source() {
     let cases = [
         (
             json!({ "provider": "azure", "serviceAccountName": "x" }),
@@ -344,7 +345,7 @@ fn make_included(digest: &str) -> IncludedRepository {
 }
 
 #[test]
-fn what_is_included_has_to_be_there_and_whatever_changes_of_it_is_fetched_with() {
+fn missing_include_is_reported_and_change_causes_fetch() {
     let mut snapshot = make_snapshot(json!({
         "url": "https://example.com/r.git", "interval": "10m", "sparseCheckout": ["./app/", "deploy"],
         "include": [{ "repository": { "name": "base" }, "fromPath": "./kit/" }, { "repository": { "name": "base" }, "toPath": "deep/er" }],

@@ -76,7 +76,7 @@ fn make_stored() -> StoredArtifact {
 }
 
 #[test]
-fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
+fn every_field_is_requested_as_namespace_account() {
     let snapshot = make_snapshot(&json!({
         "ref": { "semver": "1.x", "semverFilter": "x" }, "insecure": true, "ignore": "*.md", "timeout": "30s", "provider": "generic",
         "layerSelector": { "mediaType": "application/x", "operation": "copy" },
@@ -176,7 +176,7 @@ fn stored_artifacts_are_reported_with_origin_and_signature() {
 }
 
 #[test]
-fn what_is_not_implemented_or_not_allowed_stalls() {
+fn unsupported_or_forbidden_field_stalls_source() {
     for (fields, message) in [
         (json!({ "provider": "aws" }), "spec.provider: aws is set"),
         (json!({ "provider": "azure" }), "spec.provider: azure is set"),

@@ -138,7 +138,7 @@ fn check(fields: Value, status: ConditionStatus, reason: &str, part: &str) {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_name() {
+fn unsupported_provider_fields_are_refused_by_name() {
     let no = ConditionStatus::False;
     check(json!({}), ConditionStatus::True, "Succeeded", "Provider is Ready");
     for name in [
@@ -326,7 +326,7 @@ fn notified_providers_follow_flux() {
 }
 
 #[test]
-fn headers_are_not_where_a_secret_says_something_else() {
+fn invalid_headers_of_secret_are_refused_without_values() {
     let problem = |headers: &str| {
         let fields = json!({ "secretRef": { "name": "secret" } });
         sent_with(&fields, Some(&[("headers", headers)]), &make_failure()).unwrap_err()
@@ -458,7 +458,7 @@ fn pauses_grow_and_end() {
 }
 
 #[test]
-fn proxies_and_certificates_are_whose_flux_takes() {
+fn proxies_and_certificates_are_read_as_in_flux() {
     let through = |fields: Value, data: &[(&str, &str)], proxy: Option<&[(&str, &str)]>| {
         let (provider, alert) = (make_provider(&fields), make_alert("blue", &json!({})));
         let secrets = Secrets {

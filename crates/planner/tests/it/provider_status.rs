@@ -50,7 +50,7 @@ fn report_status(provider: &mut Provider, receiver: ObservedReceiver) -> (String
 }
 
 #[test]
-fn a_secret_that_can_not_be_read_is_reported_before_an_event() {
+fn unreadable_secret_is_reported_before_an_event() {
     let failure = |is_known| TokenFailure {
         message: "Secret blue/s can't be read as system:serviceaccount:blue:blue-gitops: secrets \"s\" not found"
             .to_owned(),

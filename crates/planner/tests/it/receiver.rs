@@ -90,7 +90,7 @@ fn plan_with_token(mut snapshot: Snapshot, token: Result<&[u8], TokenFailure>) -
 }
 
 #[test]
-fn a_path_follows_from_the_token_the_name_and_the_namespace() {
+fn webhook_path_follows_from_token_name_and_namespace() {
     let (snapshot, plan) = plan_with_token(make_snapshot(&json!({})), Ok(b"sesame"));
     let status = plan.status.as_ref().unwrap();
     assert_eq!(status.webhook_path.as_deref(), Some(PATH));
@@ -158,7 +158,7 @@ fn receiver_without_listener_is_not_ready() {
 }
 
 #[test]
-fn a_token_that_is_gone_closes_the_door_and_one_that_nobody_tells_of_does_not() {
+fn missing_token_closes_hook_and_failed_read_does_not() {
     let (known, _) = plan_with_token(make_snapshot(&json!({})), Ok(b"sesame"));
     let begin = |snapshot: &Snapshot| Snapshot {
         attempt: Attempt::new(&snapshot.receiver),
@@ -189,7 +189,7 @@ fn a_token_that_is_gone_closes_the_door_and_one_that_nobody_tells_of_does_not() 
 }
 
 #[test]
-fn a_suspended_one_is_left_as_it_is_and_one_that_goes_has_no_door() {
+fn suspended_receiver_keeps_hook_and_deleted_one_loses_it() {
     let (mut snapshot, _) = plan_with_token(make_snapshot(&json!({})), Ok(b"sesame"));
     snapshot.receiver.spec.suspend = true;
     let plan = plan_now(&snapshot);
@@ -202,7 +202,7 @@ fn a_suspended_one_is_left_as_it_is_and_one_that_goes_has_no_door() {
 }
 
 #[test]
-fn what_can_not_be_is_refused_by_name() {
+fn invalid_receiver_fields_are_refused_by_name() {
     let resource = |fields: Value| {
         let mut resource = json!({ "kind": "GitRepository", "name": "app" });
         for (key, value) in fields.as_object().unwrap() {

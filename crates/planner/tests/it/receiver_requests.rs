@@ -32,7 +32,7 @@ const SHA256: &str = "8c4fda51a2c194fec01b6177f40f0631177cca73c95e7b9b69c69fd3ae
 const SHA512: &str = "a574a0017e1b270dc07f8141b47a9b9fa6e1a46991c5919ae562a4c1bea9530e1e60130ea6eb460444fcf9e9bede854c26e55744abf4c23d2a40677a1e5240f3";
 
 #[test]
-fn each_sender_is_believed_by_its_own_proof_and_by_no_other() {
+fn each_receiver_type_accepts_only_its_own_proof() {
     let (sha1, sha256, sha512) = (
         format!("sha1={SHA1}"),
         format!("sha256={SHA256}"),
@@ -186,7 +186,7 @@ fn githubs_own_example_is_believed() {
 }
 
 #[test]
-fn a_token_that_was_taken_back_opens_nothing_and_an_empty_one_neither() {
+fn revoked_or_empty_token_verifies_no_request() {
     let generic = make_receiver(&json!({ "type": "generic" }));
     let request = make_delivery(&[], "");
     assert_eq!(verify_request(&generic, &request, b"sesame"), Ok(()));
@@ -221,7 +221,7 @@ fn a_token_that_was_taken_back_opens_nothing_and_an_empty_one_neither() {
 }
 
 #[test]
-fn only_a_receivers_path_is_one() {
+fn only_exact_webhook_path_is_read() {
     assert_eq!(name_path(PATH).unwrap().as_str(), PATH);
     for path in [
         "",
@@ -365,7 +365,7 @@ fn a_body_that_filters_can_not_read_is_refused() {
 }
 
 #[test]
-fn a_filter_that_never_ends_spends_its_own_purse() {
+fn expensive_filter_spends_only_its_own_budget() {
     let burner = "req.a.all(x, req.a.all(y, req.a.all(z, x + y + z >= 0)))";
     let numbers: Vec<u32> = (0..1000).collect();
     let body = json!({ "a": numbers }).to_string();
@@ -400,7 +400,7 @@ fn a_filter_that_never_ends_spends_its_own_purse() {
 }
 
 #[test]
-fn more_than_a_request_may_ask_is_not_asked() {
+fn candidates_per_receiver_request_are_bounded() {
     let many: Vec<Candidate> = (0..1001)
         .map(|number| make_candidate(0, &format!("app-{number}")))
         .collect();
@@ -414,7 +414,7 @@ fn more_than_a_request_may_ask_is_not_asked() {
 }
 
 #[test]
-fn what_is_sought_is_what_may_be_asked_now() {
+fn only_currently_permitted_resources_are_requested() {
     let named = make_receiver(&json!({ "resources": [
         { "kind": "GitRepository", "name": "app" },
         { "kind": "GitRepository", "name": "*", "matchLabels": { "a": "b", "c": "d" }, "namespace": "blue-dev" },

@@ -7,7 +7,7 @@ use tenure_planner::source::{FetchFailure, Step};
 use crate::git_repository::{carry_over, make_snapshot, plan_at, start};
 
 #[test]
-fn a_server_that_asks_to_be_left_alone_is_asked_later() {
+fn retry_after_delays_next_request() {
     for (retry_after, expected) in [(None, 1), (Some(0), 1), (Some(300), 300), (Some(u64::MAX), 3600)] {
         let mut snapshot = make_snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m" }));
         let fetch = plan_at(&snapshot, start());

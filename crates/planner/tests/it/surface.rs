@@ -177,7 +177,7 @@ fn a_platform_surface_names_its_identity() {
 }
 
 #[test]
-fn what_must_not_be_is_refused_and_nothing_is_generated() {
+fn invalid_surface_is_refused_and_generates_nothing() {
     let source = json!({ "name": "a", "url": "https://example.com/a.git" });
     let with = |fields: Value| {
         let mut source = source.clone();
@@ -256,7 +256,7 @@ fn what_must_not_be_is_refused_and_nothing_is_generated() {
 }
 
 #[test]
-fn what_somebody_else_made_is_not_taken() {
+fn foreign_object_is_not_taken_over() {
     let mut snapshot = make_snapshot(
         "blue",
         json!({ "sources": [{ "name": "a", "url": "https://example.com/a.git" }] }),
@@ -314,7 +314,7 @@ fn the_status_says_what_the_failing_source_says() {
 }
 
 #[test]
-fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
+fn refused_write_waits_despite_wakes_of_surface() {
     let spec = json!({ "sources": [{ "name": "base", "url": "https://example.com/base.git", "path": "deploy" }] });
     let mut snapshot = make_snapshot("blue", spec);
     let start = now();
@@ -479,7 +479,7 @@ fn protection_of_a_charts_fields_is_tried_and_reported() {
 
 /// A named Secret stays; a source without one gets the Secret of its approved project.
 #[test]
-fn a_source_that_names_no_secret_gets_that_of_its_approved_project() {
+fn source_without_secret_gets_secret_of_approved_project() {
     let spec = json!({ "serviceAccountName": "deployer", "sources": [
         { "name": "app", "url": "https://git.example/group-1/app.git" },
         { "name": "named", "url": "https://git.example/group-1/app.git", "secretRef": { "name": "mine" } },
@@ -505,9 +505,10 @@ fn a_source_that_names_no_secret_gets_that_of_its_approved_project() {
     assert_eq!(secret("public"), Value::Null);
 }
 
+/// Later requests of other clients stay.
 /// A Receiver, or a user of `tenure reconcile` for a child, made a later request than the Surface did.
 #[test]
-fn a_request_is_passed_on_once_and_later_ones_of_others_stay() {
+fn reconcile_request_is_passed_on_once() {
     let spec = json!({ "sources": [{ "name": "shop", "url": "https://example.com/shop.git" }] });
     let mut snapshot = make_snapshot("blue", spec);
     let ask = |snapshot: &mut Snapshot, token: &str| {

@@ -110,7 +110,7 @@ const OWNED: &str = r#"[
 ]"#;
 
 #[test]
-fn a_new_tenant_gets_its_home_its_bindings_and_its_identity() {
+fn new_tenant_gets_home_bindings_and_identity() {
     let spec = json!({
         "owners": [{ "kind": "User", "name": "alice" }, { "kind": "Group", "name": "devs", "clusterRoles": ["view"] }],
         "additionalRoleBindings": [{ "clusterRoleName": "logs", "subjects": [{ "kind": "Group", "name": "ops" }] }],
@@ -127,7 +127,7 @@ fn a_new_tenant_gets_its_home_its_bindings_and_its_identity() {
 }
 
 #[test]
-fn an_owner_that_is_gone_loses_its_bindings_and_nothing_else_is_touched() {
+fn removed_owner_loses_only_own_bindings() {
     let owner = json!({ "owners": [{ "kind": "User", "name": "alice", "clusterRoles": ["admin"] }] });
     let mut snapshot = make_snapshot(owner, serde_json::from_str(OWNED).unwrap());
     run_until_settled(&mut snapshot);
@@ -203,7 +203,7 @@ fn namespaces_that_are_not_its_are_not_taken() {
 }
 
 #[test]
-fn an_administrators_service_account_takes_the_place_of_the_generated_one() {
+fn named_service_account_replaces_generated_one() {
     let spec = json!({ "owners": [{ "kind": "ServiceAccount", "name": "system:serviceaccount:blue:deployer", "clusterRoles": ["edit"] }] });
     let mut snapshot = make_snapshot(spec, serde_json::from_str(OWNED).unwrap());
     let (steps, plan) = run_until_settled(&mut snapshot);
@@ -217,7 +217,7 @@ fn an_administrators_service_account_takes_the_place_of_the_generated_one() {
 }
 
 #[test]
-fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
+fn refused_write_waits_despite_wakes_of_tenant() {
     let mut snapshot = make_snapshot(json!({ "owners": [{ "kind": "User", "name": "alice" }] }), json!([]));
     let mut writes = 0;
     // Namespaces come and go elsewhere, a hundred times a second for a minute; the home namespace may not be made.
@@ -252,7 +252,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
 
 /// The administrator decides which ClusterRoles may be bound, so the Tenant's message says how.
 #[test]
-fn a_role_that_may_not_be_bound_is_reported_with_its_remedy() {
+fn unbindable_role_is_reported_with_remedy() {
     let additional = json!([{ "clusterRoleName": "viewer", "subjects": [{ "kind": "User", "name": "bob" }] }]);
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }], "additionalRoleBindings": additional });
     let owners = json!([{ "name": "blue", "uid": "t" }]);
@@ -299,7 +299,7 @@ fn a_role_that_may_not_be_bound_is_reported_with_its_remedy() {
 }
 
 #[test]
-fn a_plan_is_overtaken_by_another_tenant_and_by_other_tenancy_facts() {
+fn changed_tenant_or_tenancy_facts_overtake_plan() {
     let known = json!([{ "name": "blue", "uid": "n1" }]);
     let snapshot = make_snapshot(json!({}), known.clone());
     let check = |change: fn(&mut tenure_api::Tenant), namespaces: &Value, expected: bool| {
@@ -417,7 +417,7 @@ fn make_attested(name: &str, end: &str, prevent_deletion: bool) -> Snapshot {
 }
 
 #[test]
-fn what_an_attestation_made_ends_at_its_time_and_nothing_else_does() {
+fn only_expired_attestation_tenants_are_deleted() {
     let ends = |snapshot: &Snapshot| {
         let is_of_tenant = |step: &Request| match step {
             Request::Delete(delete) => delete.target.id.kind == "Tenant" && delete.uid.as_deref() == Some("t"),

@@ -83,7 +83,7 @@ fn list_ways(own: &[(&str, &str, Value)], cluster: &[(&str, &str, Value)]) -> Ve
 }
 
 #[test]
-fn each_way_to_the_account_is_reported_with_subject_and_binding() {
+fn account_access_is_reported_with_subject_and_binding() {
     let alice = "alice asks for its tokens, speaks in its name, starts Pods as it (RoleBinding owner)";
     assert_eq!(list_ways(&[("owner", "edit", make_user("alice"))], &[]), [alice]);
     for (role, subject, expected) in [
@@ -278,7 +278,7 @@ fn findings_are_reported_with_the_state_of_admission() {
 
 /// Before the first look nothing is reported, and the look comes soon. The next look comes when the result is old, or is about another account.
 #[test]
-fn it_is_looked_in_time() {
+fn account_access_is_checked_in_time() {
     let mut snapshot = at_home();
     let plan = run_until_settled(&mut snapshot).1;
     let soon = now().checked_add(SignedDuration::from_secs(2)).unwrap();

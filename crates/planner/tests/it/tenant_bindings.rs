@@ -54,7 +54,7 @@ fn list_bound_to(subject: &str, owners: Value) -> Vec<String> {
 }
 
 #[test]
-fn an_owner_without_roles_of_its_own_has_less_at_home() {
+fn owner_without_own_roles_has_less_at_home() {
     let alice = json!({ "kind": "User", "name": "alice" });
     let named = json!({ "kind": "User", "name": "alice", "clusterRoles": ["admin"] });
     let less = [
@@ -193,7 +193,7 @@ fn only_people_are_authors_by_default() {
 
 /// The account that surfaces act as can't be a way to itself, so it has at home the rights that it has elsewhere. If several accounts exist, the right one is unknown.
 #[test]
-fn the_account_itself_has_at_home_what_it_has_elsewhere() {
+fn tenant_account_has_same_rights_at_home() {
     let account =
         |name: &str| json!({ "kind": "ServiceAccount", "name": format!("system:serviceaccount:blue:{name}") });
     let elsewhere = json!({ "kind": "ServiceAccount", "name": "system:serviceaccount:blue-dev:robot" });
@@ -253,7 +253,7 @@ fn an_administrator_chooses_what_the_account_may_write() {
 
 /// An account that an administrator made has the roles that the Tenant names for it as an owner.
 #[test]
-fn a_role_for_an_account_that_is_not_generated_is_reported_as_unbound() {
+fn role_for_existing_account_is_reported_as_unbound() {
     let owners =
         json!([{ "kind": "ServiceAccount", "name": "system:serviceaccount:blue:robot", "clusterRoles": ["edit"] }]);
     let mut snapshot = make_snapshot(json!({ "owners": owners }));

@@ -67,7 +67,7 @@ fn make_bounded_spec() -> Value {
 }
 
 #[test]
-fn each_namespace_has_what_the_tenant_says_and_is_written_once() {
+fn each_namespace_gets_tenant_contents_once() {
     let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
     let steps = plan_again(&mut snapshot);
     for namespace in ["blue", "blue-dev"] {
@@ -96,7 +96,7 @@ fn each_namespace_has_what_the_tenant_says_and_is_written_once() {
 
 /// The additions of a real server are no difference, and nothing has to be remembered for them.
 #[test]
-fn what_the_server_completes_is_no_difference() {
+fn server_defaults_are_no_difference() {
     let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
     plan_again(&mut snapshot);
     snapshot.memory = tenure_planner::tenant::Memory::default();
@@ -122,7 +122,7 @@ fn what_the_server_completes_is_no_difference() {
 }
 
 #[test]
-fn an_edit_is_put_back_also_one_that_only_adds() {
+fn edits_and_additions_are_reverted() {
     let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
     plan_again(&mut snapshot);
     let id = "blue_capsule-blue-0_networking.k8s.io_NetworkPolicy";
@@ -146,7 +146,7 @@ fn an_edit_is_put_back_also_one_that_only_adds() {
 
 /// The server's result of a write stays valid, although it differs from the request.
 #[test]
-fn what_a_write_came_to_is_not_written_again() {
+fn result_of_write_is_not_written_again() {
     let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
     plan_again(&mut snapshot);
     let id = "blue_capsule-blue-0__ResourceQuota";
@@ -166,7 +166,7 @@ fn what_a_write_came_to_is_not_written_again() {
 }
 
 #[test]
-fn what_the_tenant_no_longer_says_is_taken_away() {
+fn contents_removed_from_tenant_are_deleted() {
     let mut snapshot = make_snapshot(make_bounded_spec(), make_namespaces());
     plan_again(&mut snapshot);
     set_spec(
@@ -188,8 +188,9 @@ fn what_the_tenant_no_longer_says_is_taken_away() {
     assert!(snapshot.memory.settled.is_empty(), "{:?}", snapshot.memory.settled);
 }
 
+/// Each namespace of the Tenant is marked as counted.
 #[test]
-fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_marks_its_namespaces() {
+fn tenant_quota_is_written_where_admission_judges_sum() {
     let quotas = json!({ "items": [{ "hard": { "pods": "10" }, "scopes": ["NotTerminating"] }] });
     let mut snapshot = make_snapshot(json!({ "resourceQuotas": quotas }), make_namespaces());
     Arc::make_mut(&mut snapshot.tenancy).settings.is_guarded = true;
@@ -227,7 +228,7 @@ fn what_bounds_the_tenant_as_a_whole_is_written_where_the_sum_is_judged_and_mark
 }
 
 #[test]
-fn too_many_and_too_large_items_are_reported_and_remove_nothing() {
+fn excess_items_are_reported_and_remove_nothing() {
     let item = |pods: usize| json!({ "hard": { "pods": pods.to_string() } });
     let items = |count: usize| (0..count).map(item).collect::<Vec<_>>();
     let quotas = |items: Vec<Value>| json!({ "scope": "Namespace", "items": items });
@@ -251,7 +252,7 @@ fn too_many_and_too_large_items_are_reported_and_remove_nothing() {
 
 /// An owner sets the labels of its namespaces. No such label chooses a weaker Pod Security level than that of the Tenant's other namespaces.
 #[test]
-fn a_label_that_an_owner_sets_lowers_no_pod_security_level() {
+fn owner_label_lowers_no_pod_security_level() {
     const LEVEL: &str = "pod-security.kubernetes.io/enforce";
     let by_label = |value: &str, level: &str| json!({ "namespaceSelector": { "matchLabels": { "tier": value } }, "labels": { LEVEL: level, "tier-is": value } });
     let by_name = json!({
@@ -296,7 +297,7 @@ fn a_label_that_an_owner_sets_lowers_no_pod_security_level() {
 }
 
 #[test]
-fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
+fn namespaces_carry_exactly_metadata_of_tenant() {
     let spec = json!({
         "nodeSelector": { "pool": "blue", "disk": "fast" },
         "namespaceOptions": {
@@ -356,7 +357,7 @@ fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
 }
 
 #[test]
-fn by_no_label_that_it_adds_a_tenant_gives_a_namespace_away_and_none_is_made_again() {
+fn additional_labels_never_move_namespace_to_other_tenant() {
     let spec = json!({ "namespaceOptions": { "additionalMetadataList": [{ "labels": { "capsule.clastix.io/tenant": "red" } }] } });
     let mut given = make_snapshot(spec, make_namespaces());
     see_namespace(&mut given, "blue", json!({}));
@@ -377,7 +378,7 @@ fn by_no_label_that_it_adds_a_tenant_gives_a_namespace_away_and_none_is_made_aga
 
 /// A namespace that bears every label by which its children are known is no child.
 #[test]
-fn a_namespace_is_never_deleted_as_something_that_is_no_longer_wanted() {
+fn namespace_with_child_labels_is_never_deleted() {
     let mut snapshot = make_snapshot(json!({}), make_namespaces());
     let labels = json!({ "app.kubernetes.io/managed-by": "tenure" });
     see_namespace(&mut snapshot, "stray", labels);

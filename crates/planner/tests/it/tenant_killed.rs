@@ -102,8 +102,9 @@ fn play_deletion(is_guarded: bool, deleted_after: usize, killed_after: &[usize])
     world
 }
 
+/// The Tenant is deleted after any write, and the controllers are killed at that write or soon after.
 #[test]
-fn a_tenant_that_is_deleted_at_any_write_leaves_no_namespace_whatever_is_killed() {
+fn tenant_deletion_leaves_no_namespace_after_kills() {
     for is_guarded in [false, true] {
         let mut whole = play_deletion(is_guarded, usize::MAX, &[]);
         assert!(whole.run());

@@ -236,7 +236,7 @@ fn a_finalizer_goes_before_the_object_is_deleted_too() {
 }
 
 #[test]
-fn what_bounds_a_namespace_stays_until_the_namespace_is_gone() {
+fn namespace_bounds_stay_until_namespace_is_gone() {
     let mut snapshot = make_settled(true);
     let mut tenancy = (*snapshot.tenancy).clone();
     tenancy.namespaces = serde_json::from_value(make_namespaces(true)).unwrap();

@@ -324,7 +324,7 @@ fn no_namespace_keeps_an_owner_reference_to_its_tenant() {
 }
 
 #[test]
-fn a_deleted_tenant_takes_what_it_recorded_and_nothing_else() {
+fn deleted_tenant_deletes_only_recorded_namespaces() {
     for is_guarded in [false, true] {
         for killed_after in [None, Some(1), Some(2), Some(3), Some(4)] {
             let mut snapshot = make_snapshot(json!({}), json!([]));
@@ -368,7 +368,7 @@ fn a_deleted_tenant_takes_what_it_recorded_and_nothing_else() {
 }
 
 #[test]
-fn a_restored_namespace_and_a_restored_tenant_find_each_other() {
+fn restored_namespace_and_tenant_find_each_other() {
     // The namespace first: it bears an earlier Tenant's label and no ownerReference.
     let mut judged = World::new(make_guarded(make_snapshot(json!({}), json!([]))));
     judged.store_namespace("blue", json!({ "labels": make_labels() }));
@@ -396,7 +396,7 @@ fn a_restored_namespace_and_a_restored_tenant_find_each_other() {
 }
 
 #[test]
-fn a_tenant_that_says_no_quota_has_the_installations() {
+fn tenant_without_quota_gets_default_of_installation() {
     let more = json!([{ "name": "more", "uid": "n", "tenantLabel": "blue" }]);
     for (spec, default, quota, is_taken) in [
         (json!({}), 1, Some(1), false),
@@ -414,7 +414,7 @@ fn a_tenant_that_says_no_quota_has_the_installations() {
 
 /// With policies alone, the owners' right to create namespaces ends after a burst, and comes back by itself.
 #[test]
-fn a_burst_of_namespaces_ends_the_right_to_more_for_half_a_minute() {
+fn namespace_burst_pauses_creation_right_for_half_minute() {
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
     let mut snapshot = make_snapshot(spec, json!([]));
     let settings = &mut Arc::make_mut(&mut snapshot.tenancy).settings;

@@ -56,7 +56,7 @@ fn make_pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
+fn namespace_claims_count_only_where_admission_judges() {
     let all = json!([make_claim("blue", "n1"), make_claim("forged", "n2"), { "name": "labelled", "uid": "n3", "tenantLabel": "blue" }]);
     // No admission checks writes: the home namespace is recorded if nothing is recorded yet.
     let mut unjudged = make_snapshot(json!({}), all.clone());
@@ -109,7 +109,7 @@ fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
 }
 
 #[test]
-fn what_was_there_before_records_is_taken_over_once_and_nothing_protected_is() {
+fn existing_namespaces_are_recorded_once_except_protected() {
     let mut snapshot = make_snapshot(
         json!({}),
         json!([
@@ -166,7 +166,7 @@ fn a_takeover_is_reported_once_and_stays_readable() {
 
 /// RoleBindings, quotas and NetworkPolicies bound users: a lost record removes none of them.
 #[test]
-fn a_lost_record_leaves_what_bounds_people_where_it_is() {
+fn lost_record_leaves_bounds_in_place() {
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
     let mut snapshot = make_snapshot(spec, json!([make_claim("blue", "n1"), make_claim("shop", "n2")]));
     record_namespaces(&mut snapshot, &[("blue", "n1"), ("shop", "n2")]);
@@ -191,7 +191,7 @@ fn a_lost_record_leaves_what_bounds_people_where_it_is() {
 }
 
 #[test]
-fn a_recorded_namespace_that_names_nobody_stays_recorded_for_a_while() {
+fn recorded_namespace_without_claim_stays_temporarily() {
     let mut snapshot = make_snapshot(
         json!({}),
         json!([make_claim("blue", "n1"), { "name": "shop", "uid": "n2" }]),
@@ -260,7 +260,7 @@ fn make_terminating(finalizers: &[&str]) -> Snapshot {
 }
 
 #[test]
-fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
+fn tenant_is_deleted_after_its_namespaces() {
     let mut new = make_snapshot(json!({}), json!([]));
     assert_eq!(
         plan_at(&new, now()).finalizer,
@@ -319,7 +319,7 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
 
 /// A Tenant once left its namespace behind: it was deleted after the controllers had created the namespace, and before they recorded it.
 #[test]
-fn a_tenant_takes_along_what_was_created_and_not_recorded() {
+fn tenant_deletion_includes_created_unrecorded_namespaces() {
     let mut snapshot = make_terminating(&[FINALIZER]);
     set_namespaces(&mut snapshot, json!([]));
     snapshot.live.clear();
@@ -385,7 +385,7 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
 }
 
 #[test]
-fn a_tenant_that_is_not_to_take_its_namespaces_along_leaves_them() {
+fn orphaning_deletion_leaves_namespaces() {
     let orphaning = plan_at(&make_terminating(&[FINALIZER, "orphan"]), now());
     assert!(orphaning.steps.is_empty(), "{orphaning}");
     assert_eq!(orphaning.finalizer, Some(FinalizerChange::Remove(FINALIZER.to_owned())));

@@ -209,7 +209,7 @@ fn enforced_of(quota: &Value, resource: &str) -> i64 {
 }
 
 #[test]
-fn together_they_use_what_the_tenant_has_and_no_more() {
+fn namespaces_together_use_exactly_tenant_quota() {
     let names = ["blue", "blue-a", "blue-b"];
     let mut server = Server::start(10, &names);
     server.run_until_settled();
@@ -230,7 +230,7 @@ fn together_they_use_what_the_tenant_has_and_no_more() {
 }
 
 #[test]
-fn one_namespace_gets_what_the_others_do_not_use() {
+fn one_namespace_gets_unused_shares_of_others() {
     let mut server = Server::start(16, &["blue", "blue-a", "blue-b", "blue-c"]);
     server.run_until_settled();
     let mut made = 0;
@@ -246,7 +246,7 @@ fn one_namespace_gets_what_the_others_do_not_use() {
 }
 
 #[test]
-fn nobody_is_bound_where_nothing_is_counted_yet() {
+fn owners_are_bound_only_after_quota_counts() {
     let mut server = Server::start(4, &["blue", "blue-a"]);
     server.reconcile();
     assert_eq!(server.bindings, BTreeSet::new());
@@ -262,7 +262,7 @@ fn nobody_is_bound_where_nothing_is_counted_yet() {
 }
 
 #[test]
-fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
+fn share_of_ending_namespace_stays_until_deletion() {
     let mut server = Server::start(6, &["blue", "blue-a"]);
     server.run_until_settled();
     while server.create_object("blue-a") {
@@ -299,7 +299,7 @@ fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
 }
 
 #[test]
-fn a_quota_that_is_deleted_comes_back_as_it_may_be() {
+fn deleted_quota_is_restored_within_limit() {
     let mut server = Server::start(8, &["blue", "blue-a"]);
     server.run_until_settled();
     server.create_object("blue-a");
@@ -327,7 +327,7 @@ fn a_quota_that_is_deleted_comes_back_as_it_may_be() {
 }
 
 #[test]
-fn what_may_have_been_written_counts_although_no_answer_came() {
+fn unanswered_write_counts_against_sum() {
     let mut server = Server::start(10, &["blue", "blue-a"]);
     server.run_until_settled();
     for _ in 0..4 {
@@ -354,7 +354,7 @@ fn what_may_have_been_written_counts_although_no_answer_came() {
 }
 
 #[test]
-fn a_read_that_failed_is_not_taken_for_a_namespace_without_a_quota() {
+fn failed_read_is_not_missing_quota() {
     let mut server = Server::start(10, &["blue", "blue-a"]);
     server.run_until_settled();
     for _ in 0..4 {
@@ -432,8 +432,9 @@ impl Chance {
     }
 }
 
+/// Events come in any order, and some answers are lost. The sum of the shares holds, and the writes are few.
 #[test]
-fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
+fn sum_of_shares_holds_in_random_stories() {
     let names = ["blue", "blue-a", "blue-b", "blue-c", "blue-d"];
     for seed in 1..60_u64 {
         let mut chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -509,8 +510,9 @@ fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
     }
 }
 
+/// Memory is shared in bytes.
 #[test]
-fn processor_time_is_shared_in_thousandths_and_memory_in_bytes() {
+fn processor_time_is_shared_in_millicores() {
     let spec = json!({ "resourceQuotas": { "items": [{ "hard": {
         "limits.cpu": "1", "limits.memory": "3Gi", "pods": 2, "requests.storage": "many"
     } }] } });

@@ -26,8 +26,9 @@ fn shared_lane_that_mints_an_administrator_is_reported() {
     assert_eq!(read_minting_review(&all), ["*"]);
 }
 
+/// The review lists the administrators' tokens that the lane can get.
 #[test]
-fn shared_lane_is_asked_again_which_tokens_of_administrators_it_gets() {
+fn shared_lane_minting_is_reviewed_again() {
     let mut world = World::new();
     let next = world.run().unwrap();
     assert_eq!(world.snapshot.memory.shared_minting(), None);

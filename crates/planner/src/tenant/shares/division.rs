@@ -131,7 +131,7 @@ mod tests {
     };
 
     #[test]
-    fn new_ones_share_what_there_is() {
+    fn new_namespaces_share_the_limit() {
         assert_eq!(divide_limit(10, 1, &[NEW, NEW, NEW], true), [4, 3, 3]);
         assert_eq!(divide_limit(2, 1, &[NEW, NEW, NEW], true), [1, 1, 0]);
         assert_eq!(divide_limit(0, 1, &[NEW], true), [0]);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_half_of_his_part_is_left_alone() {
+    fn namespace_with_half_of_free_part_keeps_share() {
         assert_eq!(
             divide_limit(10, 1, &[make_amounts(5, 3), make_amounts(5, 0)], true),
             [5, 5]
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_what_another_may_still_use() {
+    fn amount_still_usable_elsewhere_is_not_granted() {
         // The lower amount is written, but not enforced yet.
         let lowered = NamespaceAmounts {
             held: 5,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_and_not_seen_is_not_written_again() {
+    fn unobserved_share_is_not_written_again() {
         let settled = NamespaceAmounts {
             is_settled: true,
             ..make_amounts(9, 0)
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_beyond_all_bounds_are_no_accident() {
+    fn extreme_numbers_cause_no_panic() {
         let vast = NamespaceAmounts {
             held: i128::MAX,
             ..make_amounts(i128::MAX, i128::MIN)

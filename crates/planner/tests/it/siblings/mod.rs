@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use play::*;
 
 #[test]
-fn what_one_commit_moves_is_never_deleted() {
+fn object_moved_by_one_commit_is_never_deleted() {
     let both = make_builds(&[
         ("1", &[("one", &["x", "stays"]), ("two", &["y"]), ("three", &[])]),
         ("2", &[("one", &["stays", "y"]), ("two", &["x"]), ("three", &[])]),
@@ -51,7 +51,7 @@ fn what_one_commit_moves_is_never_deleted() {
 }
 
 #[test]
-fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
+fn unwanted_object_is_deleted_after_all_siblings_looked() {
     let gone = make_builds(&[
         ("1", &[("one", &["x"]), ("two", &["y"]), ("three", &[])]),
         ("2", &[("one", &[]), ("two", &["y"]), ("three", &["z"])]),
@@ -80,7 +80,7 @@ fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
 
 /// A watch reports no such object, and another client has created it since.
 #[test]
-fn an_object_that_no_watch_has_reported_yet_stays_with_its_creator() {
+fn unreported_object_stays_with_its_creator() {
     let all = make_builds(&[("1", &[("one", &["x"]), ("two", &["x"]), ("three", &["y"])])]);
     let mut play = Play::new(all, &[]);
     play.set_source("1");
@@ -103,7 +103,7 @@ fn an_object_that_no_watch_has_reported_yet_stays_with_its_creator() {
 }
 
 #[test]
-fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
+fn contested_object_stays_with_first_and_nothing_is_lost() {
     let contested = make_builds(&[
         ("1", &[("one", &["x"]), ("two", &["x", "y"])]),
         ("2", &[("one", &["x"]), ("two", &["y"])]),
@@ -183,7 +183,7 @@ fn a_rename_deletes_nothing() {
 }
 
 #[test]
-fn a_deletion_waits_for_nobody_for_ever() {
+fn deletion_waits_for_siblings_only_limited_time() {
     let builds = make_builds(&[
         ("1", &[("old", &["x"]), ("idle", &[]), ("stuck", &[])]),
         ("2", &[("old", &["x"]), ("idle", &["x"]), ("stuck", &[])]),
@@ -215,7 +215,7 @@ fn a_deletion_waits_for_nobody_for_ever() {
 
 /// The dependent Kustomization can't begin before its dependency is Ready, and the dependency isn't Ready while it waits for others.
 #[test]
-fn who_comes_after_gets_its_own_time() {
+fn dependent_kustomization_gets_its_own_timeout() {
     let moved = make_builds(&[
         ("1", &[("one", &["x", "stays"]), ("after", &[]), ("stuck", &[])]),
         ("2", &[("one", &["stays"]), ("after", &["x"]), ("stuck", &[])]),
