@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn of_ten_at_once_against_five_there_are_five() {
+    fn ten_simultaneous_namespaces_fill_quota_of_five() {
         let mut ledger = Ledger::default();
         let taken: Vec<bool> = (0..10)
             .map(|number| {
@@ -203,8 +203,9 @@ mod tests {
         );
     }
 
+    /// A claim without proof doesn't shorten the reservation.
     #[test]
-    fn one_that_is_asked_about_again_counts_once_and_is_not_kept_for_less() {
+    fn repeated_namespace_claim_counts_once() {
         let mut ledger = Ledger::default();
         for _ in 0..10 {
             ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT).unwrap();
@@ -215,8 +216,9 @@ mod tests {
         ledger.claim(&claim("blue-2", 4), nobody, NOW, KEPT).unwrap_err();
     }
 
+    /// The limit also holds if the namespaces are deleted again.
     #[test]
-    fn who_makes_and_deletes_namespaces_makes_so_many_in_half_a_minute() {
+    fn namespace_creations_are_limited_per_half_minute() {
         let mut ledger = Ledger::default();
         let claims = (0..MOST + 1).map(|number| claim(&format!("blue-{number}"), 1));
         let answers: Vec<_> = claims.map(|claim| ledger.claim(&claim, |_| true, NOW, KEPT)).collect();
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_name_finds_room_and_takes_none() {
+    fn unnamed_namespace_needs_room_but_reserves_none() {
         let mut ledger = Ledger::default();
         ledger.claim(&claim("", 4), nobody, NOW, KEPT).unwrap();
         assert_eq!(ledger, Ledger::default());
@@ -239,8 +241,9 @@ mod tests {
         ledger.claim(&claim("", 4), nobody, NOW, KEPT).unwrap_err();
     }
 
+    /// A namespace that is known doesn't count as reserved, too.
     #[test]
-    fn what_was_seen_counts_once() {
+    fn known_namespace_counts_once() {
         let mut ledger = Ledger::default();
         ledger.claim(&claim("blue-1", 3), nobody, NOW, KEPT).unwrap();
         ledger
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_given_back_after_half_a_minute_and_kept_until_then() {
+    fn reservation_ends_after_half_a_minute() {
         let mut ledger = Ledger::default();
         ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT).unwrap();
         ledger
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_without_bounds_stores_no_more_than_so_many() {
+    fn unlimited_tenant_reserves_at_most_128_namespaces() {
         let mut ledger = Ledger::default();
         let wanted = |number: usize| Claim {
             quota: usize::MAX,
@@ -290,8 +293,9 @@ mod tests {
         );
     }
 
+    /// A ledger is read as it was written.
     #[test]
-    fn what_is_written_is_read_and_what_is_broken_keeps_nothing() {
+    fn broken_ledger_is_read_as_empty() {
         let mut ledger = Ledger::default();
         ledger.claim(&claim("blue-1", 0), nobody, NOW, KEPT).unwrap();
         assert_eq!(Ledger::read(&ledger.to_string()), ledger);

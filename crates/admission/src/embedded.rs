@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_tenants_that_keep_nothing_no_ledger_stays() {
+    fn unused_ledgers_are_dropped() {
         let mut ledgers = Shelf::<QuotaLedger>::default();
         for number in 0..100 {
             drop(ledgers.find(&format!("t-{number}"), 0));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_counts_as_kubernetes_counts_it() {
+    fn created_objects_count_as_in_kubernetes() {
         let items = json!([{ "hard": { "pods": "5", "requests.cpu": "2", "services": "1", "count/configmaps": "3" } }]);
         assert_eq!(
             list_amounts(&items, "/pods/", &Value::Null, &pod("500m")),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_counts_for_the_difference_and_what_shrinks_for_nothing() {
+    fn growth_counts_for_difference_and_shrinking_for_nothing() {
         let items =
             json!([{ "hard": { "requests.cpu": "2", "requests.storage": "1Ti", "services.loadbalancers": "1" } }]);
         assert_eq!(

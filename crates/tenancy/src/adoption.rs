@@ -198,8 +198,9 @@ mod tests {
         make_owner_reference(name, uid)
     }
 
+    /// A namespace that is being deleted or is not stored is refused, too.
     #[test]
-    fn what_is_not_an_administrators_to_give_is_refused() {
+    fn adoption_of_protected_or_foreign_namespace_is_refused() {
         let tenant = tenant(Value::Null);
         let tenancy = make_tenancy(&tenant);
         let refused = |metadata: Value| {
@@ -234,8 +235,9 @@ mod tests {
         }
     }
 
+    /// The patch sets the Tenant's label.
     #[test]
-    fn what_is_written_names_the_tenant_and_leaves_other_owners() {
+    fn adoption_patch_keeps_other_owner_references() {
         let tenant = tenant(Value::Null);
         let tenancy = make_tenancy(&tenant);
         let facts = TenantFacts::from(&tenant);
@@ -257,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_added_to_and_a_lost_one_begins() {
+    fn adoption_extends_or_begins_tenant_record() {
         let shop = [("shop".to_owned(), "n".to_owned())];
         // The entry of a re-created namespace is replaced, and other entries stay.
         let status = json!({ "size": 2, "state": "Active", "spaces": [

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_below_the_address_is_covered() {
+    fn external_grant_covers_only_addresses_below_its_own() {
         let grant: ExternalGrant = "apps/web=http://builder/artifacts/".parse().unwrap();
         assert!(grant.names("apps", "web") && !grant.names("apps", "other") && !grant.names("other", "web"));
         assert!(grant.covers("http://builder/artifacts/x/1.tar.gz"));

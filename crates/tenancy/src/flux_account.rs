@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_home_who_reconciles_says_which_account_it_is() {
+    fn reconciler_decides_account_in_home_namespace() {
         let mut settings = Settings::default();
         let home = ("home", Some("gitops"));
         let ask = |settings: &Settings, kind, namespace: &str| {

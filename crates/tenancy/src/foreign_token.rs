@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_for_an_account_of_the_own_namespace() {
+    fn token_is_only_for_account_of_own_namespace() {
         let there = ["https://there.example:443"];
         assert_eq!(
             order(None, &there).unwrap().account().to_string(),
@@ -233,8 +233,9 @@ mod tests {
         order(None, &many.iter().map(String::as_str).collect::<Vec<_>>()).unwrap_err();
     }
 
+    /// A token that this cluster's own API server accepts doesn't leave.
     #[test]
-    fn a_token_goes_out_only_as_ordered_and_when_it_proves_nobody_here() {
+    fn token_leaves_only_if_ordered_and_refused_locally() {
         let order = order(None, &["there"]).unwrap();
         check_token(&order, &own(), &made(&["there"]), OwnAnswer::Refused).unwrap();
         let accepted = check_token(&order, &own(), &made(&["there"]), OwnAnswer::Accepted).unwrap_err();

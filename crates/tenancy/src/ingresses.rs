@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_would_route_alike_is_the_same() {
+    fn equivalent_routes_are_equal() {
         let same = ingress(&[("a", "/x", "Prefix"), ("a", "/x/", "Prefix"), ("a", "/x", "Exact")]);
         assert_eq!(same.len(), 1);
         let different = ingress(&[
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_no_ingress_there_are_none() {
+    fn malformed_ingress_is_read_without_error() {
         for odd in [
             json!(null),
             json!({ "spec": { "defaultBackend": { "service": {} } } }),
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ingress_is_found_by_others_and_not_by_itself() {
+    fn ingress_search_skips_the_ingress_itself() {
         let mut index = IngressIndex::default();
         let pairs = ingress(&[("a", "/", "Prefix")]);
         let pair = digest("a", "/");
@@ -330,8 +330,9 @@ mod tests {
         assert!(index.is_empty() && index.holders.is_empty(), "{index:?}");
     }
 
+    /// A namespace with thousands of Ingresses takes no room of another one.
     #[test]
-    fn whoever_takes_thousands_makes_nobody_remember_more_than_so_many_and_fills_no_other_namespace() {
+    fn ingress_index_is_bounded_per_namespace() {
         let mut index = IngressIndex::default();
         for number in 0..5000 {
             let pairs = ingress(&[(&format!("host-{number}"), "/", "Prefix")]);

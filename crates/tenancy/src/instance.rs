@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_says_which_shard_and_nothing_else() {
+    fn watch_selector_accepts_only_shard_key() {
         let read = |selector: &str| selector.parse::<Instance>();
         let shard = |name: &str| Instance::Shard(name.parse().unwrap());
         assert_eq!(read("!sharding.fluxcd.io/key"), Ok(Instance::Main));
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tenant_says_which_shard_and_nothing_below_it_does() {
+    fn shard_of_tenant_ignores_labels_of_its_namespaces() {
         let tenancy = TenancyFacts {
             settings: Settings::default(),
             tenants: vec![

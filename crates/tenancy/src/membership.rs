@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_of_a_tenant_is_counted_with_it() {
+    fn tenant_membership_covers_all_its_identities() {
         let owner = |kind: &str, name: &str| json!({ "kind": kind, "name": name });
         let tenancy = json!({
             "tenants": [

@@ -259,8 +259,9 @@ mod tests {
         })
     }
 
+    /// An amount that can't be read leaves no room.
     #[test]
-    fn those_of_the_whole_tenant_are_read_as_far_as_they_are_written() {
+    fn tenant_quota_items_are_read_within_limits() {
         let items = json!([{ "hard": { "pods": 5, "limits.cpu": "8" }, "scopes": [] }, { "hard": { "pods": "x" } }]);
         let read = quotas(json!({ "items": items }));
         let [first, second] = read.items() else {
@@ -281,8 +282,9 @@ mod tests {
         assert_eq!(read.items().first().map(|item| item.index), Some(1));
     }
 
+    /// The use in a quota of another Tenant or with other scopes is unknown.
     #[test]
-    fn what_is_used_is_taken_of_the_tenants_own_quota_with_its_own_scopes() {
+    fn only_tenants_own_quota_with_its_scopes_counts() {
         let own = quotas(json!({ "items": [{ "hard": { "pods": 5 }, "scopes": ["Terminating"] }] }));
         let item = &own.items()[0];
         let mut usages = Usages::default();
@@ -301,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_namespace_used_counts_until_it_is_gone() {
+    fn last_usage_counts_until_namespace_is_gone() {
         let own = quotas(json!({ "items": [{ "hard": { "pods": 5 } }] }));
         let item = &own.items()[0];
         let mut usages = Usages::default();
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_more_be_remembered_than_so_many() {
+    fn remembered_quotas_are_bounded_per_namespace() {
         let mut usages = Usages::default();
         let seen = quota("t-blue", &json!({}), &json!({ "pods": "2" }));
         for number in 0..1000 {

@@ -57,8 +57,9 @@ fn read_refusal(refusal: Result<(), Refusal>) -> String {
     refusal.map_or_else(|refusal| refusal.to_string(), |()| "let through".to_owned())
 }
 
+/// The scope `Disabled` and unknown scopes compare no Ingresses.
 #[test]
-fn a_scope_says_among_which_ingresses_no_two_have_the_same() {
+fn collision_scope_selects_compared_ingresses() {
     let pairs = IngressRoutes::read(&ingress("web", &["a.example.org"]));
     let collides = |scope: &str, namespace: &str| {
         let facts = facts(scope);
@@ -104,8 +105,9 @@ fn the_owner_is_named_only_within_its_tenant() {
     );
 }
 
+/// An Ingress doesn't collide with itself.
 #[test]
-fn judged_is_what_is_new_and_an_ingress_does_not_collide_with_itself() {
+fn only_new_hosts_of_ingress_are_checked() {
     let facts = facts("Tenant");
     let (old, new) = (ingress("shop", &["a", "b"]), ingress("shop", &["a", "b", "c"]));
     assert_eq!(claim_change(&facts, "blue-a", &old, &old), Ok(None));
@@ -128,7 +130,7 @@ fn judged_is_what_is_new_and_an_ingress_does_not_collide_with_itself() {
 }
 
 #[test]
-fn of_two_that_come_at_once_one_is_let_through() {
+fn simultaneous_claims_of_one_host_admit_one() {
     for (scope, other, collides) in [
         ("Namespace", "blue-a", true),
         ("Namespace", "blue-b", false),
@@ -162,8 +164,9 @@ fn of_two_that_come_at_once_one_is_let_through() {
     }
 }
 
+/// Reservations of other Ingresses still refuse an Ingress without a name.
 #[test]
-fn what_has_no_name_yet_and_what_is_only_asked_keeps_nothing() {
+fn unnamed_claims_and_checks_reserve_no_host() {
     let facts = facts("Tenant");
     let mut ledger = HostLedger::default();
     let unnamed = claim(&facts, "blue-a", "", &["a"]);
@@ -175,8 +178,9 @@ fn what_has_no_name_yet_and_what_is_only_asked_keeps_nothing() {
     ledger.claim(&unnamed.parts()[0], NOW, KEPT).unwrap_err();
 }
 
+/// A claim that is repeated within a few seconds doesn't change the ledger.
 #[test]
-fn what_is_asked_about_again_is_not_kept_for_less_and_not_written_each_time() {
+fn repeated_claim_shortens_no_reservation() {
     let facts = facts("Tenant");
     let one = claim(&facts, "blue-a", "one", &["a"]);
     let mut ledger = HostLedger::default();
@@ -190,7 +194,7 @@ fn what_is_asked_about_again_is_not_kept_for_less_and_not_written_each_time() {
 }
 
 #[test]
-fn a_tenant_that_claims_thousands_keeps_no_other_one_out() {
+fn thousands_of_claims_block_no_other_tenant() {
     let facts = facts("Cluster");
     let mut ledgers: BTreeMap<Option<u8>, HostLedger> = BTreeMap::new();
     let mut refused = 0;
@@ -222,8 +226,9 @@ fn a_tenant_that_claims_thousands_keeps_no_other_one_out() {
     }
 }
 
+/// One Ingress may have at most 256 hosts and paths.
 #[test]
-fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
+fn too_many_hosts_block_only_their_own_tenant() {
     let facts = facts("Cluster");
     let mut index = IngressIndex::default();
     for number in 0..2000 {
@@ -245,8 +250,9 @@ fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
     );
 }
 
+/// Broken contents are read as an empty ledger.
 #[test]
-fn a_clock_that_is_ahead_keeps_nothing_longer_and_what_is_broken_keeps_nothing() {
+fn fast_clock_extends_no_host_reservation() {
     let facts = facts("Tenant");
     let (one, two) = (
         claim(&facts, "blue-a", "one", &["a"]),

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_is_theirs() {
+    fn only_owned_fields_count_as_changed() {
         let own = set(
             json!({"f:spec": {"f:replicas": {}, "f:ports": {"k:{\"port\":80}": {".": {}, "f:port": {}, "f:name": {}}}},
             "f:metadata": {"f:labels": {"f:a": {}}, "f:finalizers": {"v:\"x\"": {}}}}),
@@ -162,8 +162,9 @@ mod tests {
         );
     }
 
+    /// A removed entry changes both kinds of maps.
     #[test]
-    fn what_others_put_into_a_map_is_theirs_unless_it_is_one_value() {
+    fn added_entries_change_only_whole_maps() {
         let own = set(json!({"f:spec": {"f:components": {"f:a": {}}}}));
         let old = json!({"spec": {"components": {"a": {}}}});
         let added = json!({"spec": {"components": {"a": {"enabled": false}}}});

@@ -367,7 +367,7 @@ mod tests {
     use tenure_tenancy::placement::{NamespaceFacts, TenantOwnerFacts, TenantOwnerReference};
 
     #[test]
-    fn what_is_too_long_allows_nothing() {
+    fn overlong_facts_allow_nothing() {
         let mut facts = FactIndex::new(Settings::default());
         let owner = |number: usize| TenantOwnerFacts {
             kind: "User".to_owned(),

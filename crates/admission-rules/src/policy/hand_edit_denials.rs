@@ -266,7 +266,7 @@ mod tests {
     const PLATFORM: &str = "tenure-system/base injector,system:serviceaccount:tenure-system:own";
 
     #[test]
-    fn nobody_takes_the_room_of_another() {
+    fn long_writer_lists_leave_other_lines_unchanged() {
         let facts = facts();
         let base = kustomization("tenure-system", "base", "injector");
         let calm = kustomization("nobody-0", "calm", "bot");
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_refused() {
+    fn kustomizations_without_room_share_a_denial() {
         let facts = facts();
         // Forty with names of their own and countless accounts.
         let mut all = vec![kustomization("tenure-system", "base", "injector")];

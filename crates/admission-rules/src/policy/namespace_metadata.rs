@@ -134,7 +134,7 @@ pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
         variable("oldLevel", level("oldLabels")),
         variable("newLevel", level("newLabels")),
         variable(
-            "saidLevel",
+            "requestedLevel",
             format!(
                 "request.operation == 'UPDATE' ? {} : {}",
                 read_of("variables.old", LEVEL),
@@ -145,7 +145,7 @@ pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
         variable(
             "leastLevel",
             format!(
-                "variables.saidLevel != {} ? variables.saidLevel : {} == 2 ? 'restricted' : 'baseline'",
+                "variables.requestedLevel != {} ? variables.requestedLevel : {} == 2 ? 'restricted' : 'baseline'",
                 quote(NO_LEVEL),
                 rank("variables.oldLevel")
             ),
@@ -153,7 +153,7 @@ pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
         variable(
             "isLevelFree",
             format!(
-                "variables.newLevel != '' ? ({new} >= 0 && {new} >= {least}) : variables.saidLevel == {none} ? {old} <= 0 : {least} <= 0",
+                "variables.newLevel != '' ? ({new} >= 0 && {new} >= {least}) : variables.requestedLevel == {none} ? {old} <= 0 : {least} <= 0",
                 new = rank("variables.newLevel"),
                 least = rank("variables.leastLevel"),
                 old = rank("variables.oldLevel"),
@@ -223,7 +223,7 @@ pub(super) fn list_validations(settings: &Settings) -> Vec<Validation> {
     validations.push(refuse(
         Rule::NamespaceOptions,
         format!(
-            "{writes} && {version} in variables.changedLabels && variables.saidLevel != 'privileged' && {version} in variables.newLabels && \
+            "{writes} && {version} in variables.changedLabels && variables.requestedLevel != 'privileged' && {version} in variables.newLabels && \
              variables.newLabels[{version}] != {} && !(({version} + '=' + string(variables.newLabels[{version}])) in variables.labelMarks)",
             quote(LATEST)
         ),

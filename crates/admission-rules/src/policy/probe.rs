@@ -76,8 +76,9 @@ mod tests {
 
     use super::*;
 
+    /// The policy and its binding match the Lease that the probe creates.
     #[test]
-    fn what_is_asked_about_is_what_both_are_about_and_no_other_state() {
+    fn probe_denial_is_recognised_for_its_state_only() {
         let [policy, binding] = <[Value; 2]>::try_from(list_probe("tenure-system", "0a1b")).unwrap();
         let asked = make_probe("tenure-system", "0a1b");
         for about in [&policy["spec"]["matchConstraints"], &binding["spec"]["matchResources"]] {

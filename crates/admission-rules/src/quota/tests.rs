@@ -90,8 +90,9 @@ fn ask(ledger: &mut QuotaLedger, (namespace, pod): (&str, &str), used: [i64; 3],
     ledger.claim(&claim, &sums_of(&claim, &used), now, KEPT)
 }
 
+/// The Pods are in several namespaces of one Tenant.
 #[test]
-fn of_ten_at_once_in_several_namespaces_against_five_there_are_five() {
+fn ten_simultaneous_pods_fill_quota_of_five() {
     let mut ledger = QuotaLedger::default();
     let taken = (0..10).filter(|number| {
         let pod = (NAMESPACES[number % 3], format!("pods/p-{number}"));
@@ -105,8 +106,9 @@ fn of_ten_at_once_in_several_namespaces_against_five_there_are_five() {
     );
 }
 
+/// Each Pod is created after the last one was counted.
 #[test]
-fn one_after_the_other_is_never_refused_once_the_last_was_counted() {
+fn counted_pods_hold_no_reservation() {
     let mut ledger = QuotaLedger::default();
     for number in 0..5 {
         let pod = format!("pods/p-{number}");
@@ -120,7 +122,7 @@ fn one_after_the_other_is_never_refused_once_the_last_was_counted() {
 }
 
 #[test]
-fn what_was_deleted_counts_for_half_a_minute_at_most() {
+fn deleted_pods_count_for_half_a_minute() {
     let mut ledger = QuotaLedger::default();
     for number in 0..5 {
         ask(
@@ -136,7 +138,7 @@ fn what_was_deleted_counts_for_half_a_minute_at_most() {
 }
 
 #[test]
-fn what_is_asked_about_again_counts_once_and_a_dry_run_keeps_nothing() {
+fn repeated_claim_counts_once_and_dry_run_reserves_nothing() {
     let mut ledger = QuotaLedger::default();
     for used in [4, 5, 5] {
         // The Pod is claimed before and after it was counted, and again after it was deleted.
@@ -162,7 +164,7 @@ fn what_is_asked_about_again_counts_once_and_a_dry_run_keeps_nothing() {
 }
 
 #[test]
-fn what_grows_counts_from_what_it_was_to_what_it_is_at_most() {
+fn growth_counts_from_smallest_to_largest_size() {
     let mut ledger = QuotaLedger::default();
     let used = [("blue-a", 1), ("blue-b", 0), ("blue-c", 0)];
     for (before, after, is_room) in [(1, 3, true), (3, 5, true), (5, 2, true), (5, 6, false)] {
@@ -174,7 +176,7 @@ fn what_grows_counts_from_what_it_was_to_what_it_is_at_most() {
 }
 
 #[test]
-fn what_nobody_has_counted_is_refused() {
+fn uncounted_namespace_refuses_creations() {
     let claim = claim_of("blue-a", "pods/p", 0, 1);
     let refused =
         |facts: &FactIndex, used: &[(&str, i64)]| add_up(facts, &usages(used), &claim).unwrap_err().to_string();
@@ -205,7 +207,7 @@ fn what_nobody_has_counted_is_refused() {
 }
 
 #[test]
-fn a_tenant_without_bounds_stores_no_more_than_so_many() {
+fn unlimited_tenant_keeps_ledger_below_size_limit() {
     let mut ledger = QuotaLedger::default();
     let mut claim = claim_of("blue-a", "", 0, 1);
     claim.amounts[0].quota.hard.insert("pods".to_owned(), "1M".to_owned());
@@ -223,8 +225,9 @@ fn a_tenant_without_bounds_stores_no_more_than_so_many() {
     );
 }
 
+/// A ledger is read as it was written, and a fast clock extends no reservation.
 #[test]
-fn what_is_written_is_read_and_what_is_broken_keeps_nothing() {
+fn broken_quota_ledger_is_read_as_empty() {
     let mut ledger = QuotaLedger::default();
     ask(&mut ledger, ("blue-a", "pods/p"), [0, 0, 0], NOW).unwrap();
     assert_eq!(QuotaLedger::read(&ledger.to_string()), ledger);
@@ -317,7 +320,7 @@ impl Cluster {
 /// Two webhooks whose watches lag, and requests that take their time: together that is shorter than a reservation. In any order of events, the
 /// stored objects stay within the limit.
 #[test]
-fn by_chance_no_more_is_stored_than_there_may_be() {
+fn random_events_never_exceed_quota() {
     let template = claim_of("", "", 0, 0);
     let mut let_through = 0;
     let mut is_full = 0;

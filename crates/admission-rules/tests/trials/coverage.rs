@@ -16,7 +16,7 @@ const NOTHING_TO_REFUSE: [(Rule, &str, &str); 6] = [
     (
         Rule::ResourceQuotas,
         "UPDATE",
-        "what grows is shown with the sums: what_grows_counts_for_the_difference_and_what_shrinks_for_nothing",
+        "what grows is shown with the sums: growth_counts_for_difference_and_shrinking_for_nothing",
     ),
     // Policies of every installation enforce this rule, and have tests of their own.
     (

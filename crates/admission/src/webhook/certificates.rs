@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_read_again() {
+    fn stored_certificate_is_read_back_unchanged() {
         let now = Timestamp::from_second(1_790_000_000).unwrap();
         let mut kept = made(now);
         let described = kept.describe(&names(), true);

@@ -403,7 +403,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_weakened_is_named() {
+    fn weakened_webhooks_are_named() {
         let [_, wanted] = configurations(&WebhookPlace::Service, "one", Surroundings::default());
         let [_, other] = configurations(&WebhookPlace::Service, "other", Surroundings::default());
         assert_eq!(describe_difference(Some(&wanted), (&wanted, None), true), None);
@@ -448,7 +448,7 @@ mod tests {
     /// When policies come into force, webhooks wait for a shorter time. This difference is
     /// expected, but only once.
     #[test]
-    fn what_has_to_be_otherwise_from_now_on_was_weakened_by_nobody() {
+    fn expected_difference_is_no_weakening() {
         let describe = |has_policies: bool| {
             let [_, wanted] = configurations(
                 &WebhookPlace::Service,

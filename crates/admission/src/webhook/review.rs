@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_what_it_answers() {
+    fn answer_has_uid_of_its_review() {
         let denied = write_answer("u", Verdict::forbid("no: do that (rule)".to_owned()));
         assert_eq!(denied["response"]["uid"], "u");
         assert_eq!(denied["response"]["status"]["code"], 403);

@@ -84,7 +84,7 @@ async fn the_embedded_control_plane_answers_as_the_table_says() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_owner_makes_counts_for_the_next() {
+async fn created_namespaces_count_at_once() {
     let stage = Stage::set().await;
     let by = |namespace: &str| {
         let mut case: Case = serde_saphyr::from_str("{ by: dev, create: { namespace: x }, allow: {} }").unwrap();

@@ -193,7 +193,7 @@ async fn unset_scopes(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_embedded_control_plane_lets_no_two_ingresses_have_the_same_host_and_path() {
+async fn embedded_control_plane_refuses_duplicate_hosts_and_paths() {
     let cluster = Cluster::start_judged_by(settings()).await.unwrap();
     set(&cluster).await;
     unset_scopes(&cluster).await;
@@ -235,14 +235,14 @@ async fn see_behind_a_webhook(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_webhook_lets_no_two_ingresses_have_the_same_host_and_path() {
+async fn webhook_refuses_duplicate_hosts_and_paths() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     see_behind_a_webhook(&cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_webhook_of_a_real_api_server_lets_no_two_ingresses_have_the_same_host_and_path() {
+async fn webhook_refuses_duplicate_hosts_and_paths_on_real_server() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;
@@ -251,8 +251,9 @@ async fn a_webhook_of_a_real_api_server_lets_no_two_ingresses_have_the_same_host
     see_behind_a_webhook(&Cluster::connect_to(&kubernetes).await.unwrap()).await;
 }
 
+/// Two Tenants ask for the same host, at two webhooks and at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_two_tenants_that_race_for_a_host_behind_two_webhooks_one_has_it() {
+async fn racing_webhooks_give_a_host_to_one_ingress() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     set(&cluster).await;

@@ -70,8 +70,9 @@ async fn processes_that_race_agree_on_one_certificate() {
     assert!(keepers.iter().all(|keeper| keeper.acceptor().is_some()));
 }
 
+/// An expired certificate, and a lost or changed Secret, are repaired.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_ends_is_renewed_before_and_what_has_ended_mends_itself() {
+async fn certificate_is_renewed_before_it_ends() {
     let cluster = start().await;
     let now = Arc::new(Mutex::new(Timestamp::now()));
     let later = |days: i64| {
@@ -333,7 +334,7 @@ async fn a_weakened_configuration_is_restored_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_somebody_weakens_is_put_back_on_a_real_api_server() {
+async fn weakened_configuration_is_restored_on_real_api_server() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;

@@ -63,8 +63,9 @@ async fn see_ten_at_once(stage: &Stage) {
     assert!(matches!(answer, Answer::Refused(403, ..)), "a dry run, too: {answer:?}");
 }
 
+/// Of ten namespaces that are created at once, as many succeed as the quota allows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_ten_at_once_the_embedded_control_plane_makes_as_many_as_there_is_room_for() {
+async fn embedded_control_plane_keeps_namespace_quota_under_concurrency() {
     see_ten_at_once(&Stage::set().await).await;
 }
 
@@ -97,14 +98,14 @@ fn list_places(lease: &Value) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_ten_at_once_a_webhook_lets_through_as_many_as_there_is_room_for() {
+async fn webhook_keeps_namespace_quota_under_concurrency() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     see_ten_behind_a_webhook(cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_ten_at_once_a_webhook_of_a_real_api_server_lets_through_as_many_as_there_is_room_for() {
+async fn webhook_keeps_namespace_quota_under_concurrency_on_real_server() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;
@@ -141,7 +142,7 @@ fn has_room(answer: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_webhooks_that_race_give_no_place_away_twice() {
+async fn racing_webhooks_give_each_place_once() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     let stage = Stage::set_on(cluster).await;
@@ -176,7 +177,7 @@ async fn two_webhooks_that_race_give_no_place_away_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_review_keeps_that_nobody_has_proven_ends_soon() {
+async fn unproven_review_reserves_place_for_five_seconds() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     let stage = Stage::set_on(cluster).await;
@@ -188,8 +189,9 @@ async fn what_a_review_keeps_that_nobody_has_proven_ends_soon() {
     assert!(until <= now() + 5_000, "{places:?}");
 }
 
+/// The webhook's own clock is wrong by a day.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_webhook_whose_clock_is_wrong_by_a_day_keeps_places_by_the_servers() {
+async fn reservations_follow_clock_of_api_server() {
     const DAY: u64 = 86_400_000;
     for ahead in [SignedDuration::from_hours(24), SignedDuration::from_hours(-24)] {
         let cluster = Cluster::start().await.unwrap();

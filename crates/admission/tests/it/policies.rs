@@ -219,7 +219,7 @@ fn find_what_is_left(world: &World, case: &Case) -> Option<&'static PolicyGap> {
 const IN_NO_CASE: [Rule; 1] = [Rule::FieldOwnership];
 
 #[test]
-fn what_policies_leave_is_in_the_table_with_its_reason() {
+fn table_shows_every_policy_gap_with_reason() {
     let world = World::make();
     let mut shown = BTreeSet::new();
     for (index, case) in world.table.cases.iter().enumerate() {
@@ -247,7 +247,7 @@ fn what_policies_leave_is_in_the_table_with_its_reason() {
 }
 
 #[test]
-fn what_policies_leave_is_in_the_documentation() {
+fn documentation_lists_every_policy_gap() {
     let page = include_str!("../../../../docs/reference/admission.md");
     let table = page
         .split_once("| rule | by policy | left to others |\n")
@@ -270,10 +270,10 @@ fn what_policies_leave_is_in_the_documentation() {
     assert_eq!(documented, listed);
 }
 
-/// The policy misses such a writer only if the chart's entries are of an older release, and only
-/// within one second.
+/// The policy misses a writer that uses the chart's field manager only if the chart's entries are of
+/// an older release, and only within one second.
 #[test]
-fn who_calls_himself_as_the_chart_does_is_seen_but_for_one_second() {
+fn policy_misses_forged_chart_manager_for_one_second() {
     let world = World::make();
     let (actor, object) = (&world.table.actors["customizer"], |value: u8| {
         let fields = json!({ "f:spec": { "f:components": { "f:a": { "f:values": { "f:x": {} } } } } });
@@ -320,7 +320,7 @@ fn who_calls_himself_as_the_chart_does_is_seen_but_for_one_second() {
 /// Without webhooks, policies refuse objects whose check needs other objects: the labels of a class, and the hosts
 /// of other Ingresses.
 #[test]
-fn where_policies_judge_alone_what_takes_other_objects_to_tell_is_refused() {
+fn policies_alone_refuse_undecidable_objects() {
     let (beside, alone) = (World::make(), World::without_webhooks());
     let mut refused = BTreeMap::new();
     for (index, case) in beside.table.cases.iter().enumerate() {
@@ -346,8 +346,9 @@ fn where_policies_judge_alone_what_takes_other_objects_to_tell_is_refused() {
     assert!(refused["ingress-options"] >= 2, "{refused:?}");
 }
 
+/// Owners may create only namespaces with that prefix. Webhooks look names up instead.
 #[test]
-fn policies_alone_let_owners_create_only_names_after_their_tenant() {
+fn policies_alone_require_tenant_name_as_prefix() {
     let (beside, alone) = (World::make(), World::without_webhooks());
     let ask = |world: &World, by: &str, name: &str| {
         let actor = &world.table.actors[by];
@@ -379,8 +380,9 @@ fn policies_alone_let_owners_create_only_names_after_their_tenant() {
     }
 }
 
+/// A new host or path is refused if the Tenant compares hosts.
 #[test]
-fn where_nobody_compares_hosts_an_ingress_keeps_those_that_it_has() {
+fn ingress_keeps_existing_hosts_under_policies_alone() {
     let world = World::without_webhooks();
     let one = |host: &str, path: &str, to: &str| {
         json!({ "host": host, "http": { "paths": [
@@ -436,7 +438,7 @@ fn where_nobody_compares_hosts_an_ingress_keeps_those_that_it_has() {
 }
 
 #[test]
-fn a_list_that_is_too_long_refuses_more_and_never_less() {
+fn overlong_denial_list_refuses_more_edits() {
     let mut world = World::make();
     let edit = |by: &str, owner: (&str, &str)| {
         let labels = json!({
@@ -481,7 +483,7 @@ fn a_list_that_is_too_long_refuses_more_and_never_less() {
 }
 
 #[test]
-fn what_is_large_costs_no_more_than_it_may() {
+fn large_objects_stay_within_cost_limit() {
     let world = World::make();
     let actor = &world.table.actors["dev"];
     let many: Vec<Value> = (0..500)

@@ -28,7 +28,7 @@ fn list_webhooks(has_policies: bool) -> Vec<Value> {
 }
 
 #[test]
-fn what_a_dead_webhook_stops_follows_from_the_rules_purpose() {
+fn rule_purpose_decides_failure_policy() {
     let alone = list_webhooks(false);
     for rule in Rule::ALL {
         let (closed, open) = (rule.closed_webhooks(), rule.open_webhooks());
@@ -59,7 +59,7 @@ fn what_a_dead_webhook_stops_follows_from_the_rules_purpose() {
 }
 
 #[test]
-fn policies_need_no_webhook_for_what_they_keep_whole() {
+fn webhooks_fail_open_for_fully_covered_rules() {
     let beside = list_webhooks(true);
     for rule in Rule::ALL
         .into_iter()

@@ -168,7 +168,7 @@ async fn see_the_sum_kept(cluster: &Cluster, uid: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_embedded_control_plane_lets_a_tenants_namespaces_use_no_more_together_than_there_is() {
+async fn embedded_control_plane_keeps_tenant_quota_across_namespaces() {
     let cluster = Cluster::start_judged_by(settings()).await.unwrap();
     let uid = set(&cluster).await;
     see_the_sum_kept(&cluster, &uid).await;
@@ -223,14 +223,14 @@ async fn see_behind_a_webhook(cluster: &Cluster) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_webhook_lets_a_tenants_namespaces_use_no_more_together_than_there_is() {
+async fn webhook_keeps_tenant_quota_across_namespaces() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     see_behind_a_webhook(&cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_webhook_of_a_real_api_server_lets_a_tenants_namespaces_use_no_more_together_than_there_is() {
+async fn webhook_keeps_tenant_quota_across_namespaces_on_real_server() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;
@@ -248,8 +248,9 @@ fn review_of(namespace: &str, name: &str) -> Value {
     })
 }
 
+/// An admitted request that is repeated at either webhook doesn't count again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn two_webhooks_that_race_let_through_what_there_is_once() {
+async fn racing_webhooks_never_exceed_tenant_quota() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     let uid = set(&cluster).await;

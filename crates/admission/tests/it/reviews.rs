@@ -146,8 +146,9 @@ async fn a_broken_review_is_answered_with_its_problem() {
     assert_eq!(door.review(large).await["allowed"], false);
 }
 
+/// Clients without a certificate, or with another one, get the status 401.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_the_api_server_can_show_a_certificate_nobody_else_is_answered() {
+async fn webhook_answers_only_certified_api_server() {
     let (api_server, other, stranger) = (
         certify(Some("kube-apiserver")),
         certify(Some("kubelet")),
@@ -218,7 +219,7 @@ async fn a_namespace_unknown_to_the_watch_is_read() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_sends_much_and_slowly_keeps_nobody_else_waiting() {
+async fn slow_large_reviews_delay_no_other_review() {
     let (_stage, door) = open_on_embedded(None).await;
     let mut held = Vec::new();
     for length in [
@@ -412,15 +413,16 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
     }
 }
 
+/// A write is guarded if only the webhook checks it. Users that may repair are never stopped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_dead_webhook_stops_no_more_than_it_must() {
+async fn dead_webhook_stops_only_guarded_writes() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     see_the_dead(cluster, Dead::Gone).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_dead_webhook_stops_no_more_than_it_must_on_a_real_api_server() {
+async fn dead_webhook_stops_only_guarded_writes_on_real_server() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;
@@ -435,14 +437,14 @@ async fn see_the_dead_on_a_real_api_server(binaries: &KubernetesBinaries, dead: 
 
 /// The message names the expired certificate, and repairs are still allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_webhook_whose_certificate_has_ended_stops_no_more_than_a_dead_one() {
+async fn expired_certificate_stops_only_guarded_writes() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     see_the_dead(cluster, Dead::Expired).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_webhook_whose_certificate_has_ended_stops_no_more_than_a_dead_one_on_a_real_api_server() {
+async fn expired_certificate_stops_only_guarded_writes_on_real_server() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;

@@ -169,16 +169,16 @@ async fn try_templates(judge: Judge) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn templates_gain_nothing_with_webhooks_on_a_real_api_server() {
+async fn templates_gain_nothing_with_webhooks_on_real_server() {
     try_templates(Judge::Webhooks).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn templates_gain_nothing_with_policies_alone_on_a_real_api_server() {
+async fn templates_gain_nothing_with_policies_alone_on_real_server() {
     try_templates(Judge::Policies).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn templates_gain_nothing_with_dead_webhooks_on_a_real_api_server() {
+async fn templates_gain_nothing_with_dead_webhooks_on_real_server() {
     try_templates(Judge::DeadWebhooks).await;
 }

@@ -179,14 +179,14 @@ async fn hang_up_nobody(stage: &Stage, door: &Door) -> tokio::task::JoinSet<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn both_doors_hold_on_the_embedded_control_plane() {
+async fn dead_webhook_admits_no_refused_write_when_embedded() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     stand_together(cluster).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn both_doors_hold_on_a_real_api_server() {
+async fn dead_webhook_admits_no_refused_write_on_real_server() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;

@@ -80,7 +80,7 @@ async fn see_unanswered(stage: &Stage) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_embedded_control_plane_asks_the_webhook_as_the_table_says() {
+async fn webhook_answers_match_table_on_embedded_control_plane() {
     let cluster = Cluster::start().await.unwrap();
     cluster.send_guard_away();
     let (asked, _) = compare_doors(cluster, None).await;
@@ -90,7 +90,7 @@ async fn the_embedded_control_plane_asks_the_webhook_as_the_table_says() {
 /// The server shows a certificate, and the webhook answers only clients with a certificate of that authority. The
 /// servers of the other tests show none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_real_api_server_asks_the_webhook_as_the_table_says() {
+async fn webhook_answers_match_table_on_real_api_server() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
         eprintln!("skipped: TENURE_KUBERNETES_BIN names no real control plane");
         return;

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_matches_what_a_platform_lives_in() {
+    fn wildcards_never_match_platform_namespaces() {
         let platform = "gitops-of-ours";
         for name in [
             "kube-system",
@@ -197,8 +197,9 @@ mod tests {
         assert!(pattern("*").matches("cozystack-team", platform) && pattern("*").matches("tenure-system", platform));
     }
 
+    /// The error stays short and repeats no control characters.
     #[test]
-    fn what_is_no_pattern_says_what_would_be() {
+    fn invalid_pattern_gets_suggestion() {
         for (text, suggestion) in [
             ("projectA", Some("project-a")),
             ("Project_A", Some("project-a")),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_reaches_what_is_its() {
+    fn entry_reaches_only_namespaces_given_to_it() {
         let provider = ProviderReach {
             name: "work".to_owned(),
             namespaces: ["team-*", "free", "flux-system", "kube-system"]

@@ -27,7 +27,7 @@ fn check_allowed(registries_spec: serde_json::Value, name: &str, expected: bool)
 }
 
 #[test]
-fn names_are_allowed_letter_by_letter_or_as_a_whole_by_an_expression() {
+fn allowed_names_match_exactly_or_whole_expression() {
     let listed = json!({ "allowed": ["docker.io", "ghcr.io"] });
     check_allowed(listed.clone(), "docker.io", true);
     check_allowed(listed.clone(), "Docker.io", false);
@@ -47,7 +47,7 @@ fn names_are_allowed_letter_by_letter_or_as_a_whole_by_an_expression() {
 }
 
 #[test]
-fn by_what_can_not_be_read_nothing_is_allowed_and_everything_is_denied() {
+fn unreadable_expression_allows_nothing_and_denies_everything() {
     let long = "a".repeat(LONGEST_EXPRESSION + 1);
     for (expression, why) in [
         ("(", "missing closing )"),
@@ -100,7 +100,7 @@ fn a_spec_is_serialized_unchanged() {
 }
 
 #[test]
-fn an_address_is_of_a_network_of_its_own_family() {
+fn network_contains_only_addresses_of_its_family() {
     let contains = |network: &str, address: &str| {
         let network = Network::parse(network)?;
         Some(network.contains(address.parse().unwrap()))
@@ -131,7 +131,7 @@ fn an_address_is_of_a_network_of_its_own_family() {
 }
 
 #[test]
-fn on_which_nodes_a_tenant_runs_its_owners_do_not_say() {
+fn owners_cannot_override_tenant_node_selector() {
     let spec = |value: serde_json::Value| serde_json::from_value::<TenantSpec>(value).unwrap();
     let denies = |value: serde_json::Value| {
         let bounds = Bounds::from(&spec(value));

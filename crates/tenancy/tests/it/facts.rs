@@ -105,7 +105,7 @@ impl Answers {
 }
 
 #[test]
-fn a_change_concerns_whom_it_says_and_nobody_else() {
+fn change_affects_only_reported_tenants_and_namespaces() {
     let mut dice = Dice(0x5eed);
     let mut facts = FactIndex::new(Settings::default());
     let mut before = Answers::collect(&facts);
@@ -163,7 +163,7 @@ fn look_for_tenant<'a>(tenancy: &'a TenancyFacts, name: &str) -> Option<&'a Tena
 }
 
 #[test]
-fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
+fn incremental_changes_equal_full_rebuild() {
     let mut dice = Dice(0xfac7);
     let mut facts = FactIndex::new(Settings::default());
     for round in 0..CHANGES / 10 {
@@ -209,7 +209,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
 
 /// Three things must agree, and each has another writer.
 #[test]
-fn a_namespace_is_a_tenants_only_if_its_record_has_its_uid() {
+fn namespace_belongs_to_tenant_only_by_recorded_uid() {
     let mut dice = Dice(0xdeed);
     let mut facts = FactIndex::new(Settings::default());
     let (mut placed, mut only_claimed) = (0, 0);

@@ -33,8 +33,9 @@ fn ownership_needs_both_labels() {
     assert!(!inventory::is_owned(&serde_json::json!({}), "", ""));
 }
 
+/// A disputed namespace writes to no cluster.
 #[test]
-fn elsewhere_no_namespace_is_a_tenants_and_a_dispute_stays_one() {
+fn remote_cluster_lifts_tenant_limits_but_no_dispute() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let tenant = matrix
         .tenancy
@@ -56,7 +57,7 @@ fn elsewhere_no_namespace_is_a_tenants_and_a_dispute_stays_one() {
 }
 
 #[test]
-fn the_platform_goes_first_and_others_keep_what_they_have() {
+fn platform_takes_ownership_and_others_keep_theirs() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let check = |asker: &str, owner: &str, expected: owner::Precedence| {
         let places = [asker, owner].map(|namespace| matrix.tenancy.find_placement(namespace));
@@ -122,7 +123,7 @@ fn nothing_from_a_repository_acts_as_tenure_itself() {
 }
 
 #[test]
-fn what_surfaces_generate_acts_as_flux_may_where_flux_applies_it() {
+fn surface_objects_use_flux_account_where_flux_applies() {
     let matrix: Matrix = serde_saphyr::from_str(include_str!("../matrix.yaml")).unwrap();
     let mut tenancy = matrix.tenancy;
     let ask = |tenancy: &TenancyFacts, namespace: &str| {

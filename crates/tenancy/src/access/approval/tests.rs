@@ -81,7 +81,7 @@ fn why(verdict: &Verdict) -> String {
 }
 
 #[test]
-fn a_grant_counts_for_what_it_repeats() {
+fn grant_counts_only_if_it_repeats_request() {
     let answer = verdict(&request(&[]), &[grant(&[])], &[]);
     assert!(
         matches!(&answer, Verdict::Approved(word) if word.by == "olga" && !word.is_standing),
@@ -160,7 +160,7 @@ fn a_denial_wins_and_has_its_reason() {
 }
 
 #[test]
-fn nothing_counts_where_nobody_judges_or_the_hash_is_not_the_specs() {
+fn approval_needs_admission_and_hash_of_spec() {
     let now: Time = serde_json::from_value(json!("2026-06-01T00:00:00Z")).unwrap();
     let (request, grants) = (request(&[]), [grant(&[])]);
     let case = ApprovalFacts {
@@ -265,7 +265,7 @@ fn a_standing_grant_has_bounds() {
 }
 
 #[test]
-fn widening_waits_and_the_old_goes_on() {
+fn wider_request_waits_while_approved_one_is_served() {
     let old = request(&[]);
     let approved = || {
         Verdict::Approved(ApproverAnswer {
