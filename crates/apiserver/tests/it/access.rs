@@ -220,7 +220,7 @@ fn a_rules_review_lists_what_holds() {
 }
 
 #[test]
-fn whatever_bytes_headers_hold_there_is_an_answer() {
+fn headers_with_any_bytes_get_an_answer() {
     let caller = UserInfo::service_account("auth-one", "c-anything", "");
     let request = Attributes::resource("get", "", "v1", "pods");
     let (rbac, _) = read_recorded_steps("reviews");
