@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_is_an_error_that_names_the_command() {
+    fn missing_program_error_names_the_install_command() {
         let error = find_program(None, Some("/missing".into())).expect_err("an error");
         let words = ["cargo install mdbook --version", FOLDER];
         assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_step_is_a_task_with_arguments_that_it_takes() {
+    fn every_step_parses_as_an_xtask_command() {
         for step in &STEPS {
             let seed: &[&str] = if step.has_seed { &["--seed", "1"] } else { &[] };
             let words = [&["xtask"], step.arguments, seed].concat();

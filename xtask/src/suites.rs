@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_cannot_list_its_tests_is_no_program_without_tests() {
+    fn failure_to_list_tests_is_an_error() {
         assert!(make_suite("false").list_tests(&[]).is_err());
     }
 

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_from_what_a_program_of_tests_writes() {
+    fn times_are_read_from_test_output() {
         let text = "\nrunning 2 tests\ntest a::quick ... ok <0.010s>\ntest a::slow ... FAILED <12.500s>\ntest a::old ... ignored\n\n\
                     test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 12.51s\n\n";
         let timing = Timing::read(text);

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn however_much_others_hold_there_is_a_little_for_the_next() {
+    fn full_ledger_still_grants_a_little_to_next_account() {
         let ledger = ByteLedger::new(100 * KIB, 400 * KIB);
         let mut charges = Vec::new();
         for _ in 0..20 {
@@ -450,8 +450,9 @@ mod tests {
         assert!(!ledger.is_short());
     }
 
+    /// One answer of any size is admitted. No other account gets bytes until its charge is released.
     #[test]
-    fn one_answer_of_whatever_size_goes_out_and_then_no_other() {
+    fn first_answer_may_exceed_bound_and_blocks_later_ones() {
         let ledger = ByteLedger::new(10 * KIB, 100 * KIB);
         let account = ledger.open();
         let large = account.try_charge(3000 * KIB).unwrap();
@@ -491,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_grows_within_an_account_grows_to_its_end() {
+    async fn bodies_within_one_account_grow_to_their_full_size() {
         let ledger = ByteLedger::for_growing(80 * KIB, 1000 * KIB, 40 * KIB);
         let tenant = ledger.open();
         let patience = Duration::from_secs(3600);

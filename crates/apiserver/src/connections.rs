@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_make_room_for_others() {
+    fn unauthenticated_connections_are_evicted_first() {
         let connections = Connections::with_limit(3);
         let known = connections.open().expect("room");
         known.activity.mark_authenticated(&make_user());
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_work_is_not_disturbed() {
+    fn connection_with_open_requests_is_not_evicted() {
         let connections = Connections::with_limit(2);
         let [first, second] = [(); 2].map(|()| connections.open().expect("room"));
         for open in [&first, &second] {

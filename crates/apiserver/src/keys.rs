@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_is_read() {
+    fn keys_read_back_as_their_parts() {
         for (group, plural, namespace, name) in [
             ("", "configmaps", Some("shop"), "a"),
             ("", "namespaces", None, "shop"),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_of_an_object_is_none() {
+    fn keys_of_no_object_are_not_read() {
         for key in ["/apps/deployments", "meta", "/a/b/c/d/e"] {
             assert_eq!(read(key), None, "{key}");
         }

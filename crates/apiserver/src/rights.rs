@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_asks_for_long_holds_up_nobody() {
+    async fn long_rights_query_does_not_block_other_queries() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = Store::open(directory.path(), Limits::default()).expect("a store");
         let rights = Arc::new(Rights::new(store.clone()));

@@ -120,7 +120,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_stored_is_bounded() {
+    fn objects_may_shrink_but_not_grow_over_limit() {
         let large = json!({"spec": {"text": "x".repeat(MAX_BODY)}});
         assert_eq!(encode_within(&large, 0).unwrap_err().code, 413);
         assert_eq!(

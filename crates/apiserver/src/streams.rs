@@ -216,7 +216,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[tokio::test]
-    async fn streams_run_beside_each_other_and_end_with_their_connection() {
+    async fn streams_run_concurrently_and_end_with_their_connection() {
         let mut streams = Streams::default();
         let opened = streams.stream_executor();
         let (first, second) = (oneshot::channel::<()>(), oneshot::channel::<()>());

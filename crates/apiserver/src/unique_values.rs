@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_is_held_by_nobody() {
+    fn released_values_have_no_holder() {
         let (one, other) = (Allocated::NodePort(30_080), Allocated::NodePort(30_081));
         let mut index = Index::default();
         index.set("a", [one].into());

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hostile_is_refused_before_it_is_large() {
+    fn hostile_yaml_is_refused_before_it_expands() {
         // Twelve levels of ten aliases each: a million million nodes.
         let levels: String = (1..12)
             .map(|level| format!("a{level}: &a{level} [{}]\n", format!("*a{},", level - 1).repeat(10)))

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_borrowed_comes_back_changed() {
+    fn borrowed_data_is_changed_in_place() {
         let mut numbers = vec![3, 1, 2];
         let sum: i32 = run_behind_others(|| {
             numbers.sort_unstable();
@@ -68,14 +68,14 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_the_callers() {
+    fn panics_reach_the_caller() {
         let panicked = catch_unwind(|| run_behind_others(|| std::panic::panic_any(7_u8)));
         assert_eq!(panicked.unwrap_err().downcast_ref::<u8>(), Some(&7));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn only_the_thread_that_works_steps_back() {
+    fn only_working_thread_lowers_its_priority() {
         let niceness = || rustix::process::nice(0).unwrap();
         let before = niceness();
         assert_eq!(run_behind_others(niceness), (before + STEPS_BACK).min(19));

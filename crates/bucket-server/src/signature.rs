@@ -115,7 +115,7 @@ mod tests {
 
     /// The examples that Amazon publishes for S3.
     #[test]
-    fn what_amazon_publishes_is_right() {
+    fn examples_of_amazon_are_verified() {
         let keys = Keys {
             id: "AKIAIOSFODNN7EXAMPLE".to_owned(),
             secret: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned(),

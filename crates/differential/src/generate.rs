@@ -491,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_a_story() -> anyhow::Result<()> {
+    fn same_seed_generates_same_story() -> anyhow::Result<()> {
         let generator = Generator::new(&[], Faults::Many)?;
         for seed in 0..200 {
             let story = generator.story(seed);

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_goes_once() {
+    fn every_part_is_removed_once() {
         let value = json!({"a": {"b": 1}, "c": [1, {"d": 2}]});
         let smaller: Vec<Value> = (0..6).filter_map(|mut number| remove(&value, &mut number)).collect();
         let expected = [

@@ -215,7 +215,7 @@ mod tests {
     const TEXT: (&str, &str) = ("content-type", "text/plain");
 
     #[test]
-    fn limits_are_times_by_the_askers_clock() {
+    fn limits_are_converted_to_the_callers_clock() {
         let now = parse_time("2030-01-01T12:00:00Z");
         // The host's clock is ten minutes ahead of the caller's clock.
         let date = ("date", "Tue, 01 Jan 2030 12:10:00 GMT");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_says_is_one_short_line_without_what_was_sent() {
+    fn messages_of_a_host_are_shortened_and_hide_secrets() {
         let secret = SecretBytes::new("glpat-0123456789abcdef");
         let harmless = |text: &str| make_harmless(text, &[&secret]);
         assert_eq!(harmless("a\nb\u{202e}c"), "a bc");

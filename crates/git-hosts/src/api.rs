@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shorter_form_of_ssh_is_a_url_for_sources() {
+    fn short_ssh_form_becomes_a_url() {
         for (written, meant) in [
             ("git@github.com:group-1/app.git", "ssh://git@github.com/group-1/app.git"),
             ("git@host:/srv/app.git", "ssh://git@host/srv/app.git"),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_no_way_out_of_the_path() {
+    fn invalid_project_paths_are_refused() {
         for good in ["group/project", "a/b.c/d-e_f"] {
             assert!(check_path(good, 2..=20).is_ok(), "{good}");
         }

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_to_the_next_page_counts_by_its_query_alone() {
+    fn next_page_link_counts_by_its_query_alone() {
         let asked = Call::get("/projects/7/deploy_tokens?per_page=100");
         let next = |link: &str| match reply(link).next_page(&asked) {
             Ok(None) => "none".to_owned(),

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn signatures_and_keys_around_the_first_inputs_keep_their_promises() {
+    fn mutated_signatures_and_keys_keep_their_promises() {
         let recorded = Recorded::default();
         check_around(&recorded.openpgp_signature_seeds(), |bytes| {
             recorded.check_openpgp_signature(bytes).is_some()

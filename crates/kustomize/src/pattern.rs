@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_escaped_is_itself() {
+    fn escaped_characters_match_themselves() {
         assert!(matches("^a\\/b\\_c\\<$", "a/b_c<"));
         assert!(matches("^\\Qa.b\\E$", "a.b"));
         assert!(!matches("^\\Qa.b\\E$", "axb"));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_refused() {
+    fn patterns_refused_by_go_are_refused() {
         for pattern in [
             "a**",
             "(?x)a",

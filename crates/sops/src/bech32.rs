@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoded_bytes_decode_to_themselves() {
         let bytes: Vec<u8> = (0..32).map(|byte| byte * 7).collect();
         let text = encode("age", &bytes);
         assert_eq!(decode("age", &text).unwrap().as_slice(), bytes);

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_keys_around_the_first_inputs_keep_their_promises() {
+    fn mutated_files_and_keys_keep_their_promises() {
         let recorded = Recorded::default();
         check_around(&recorded.file_seeds(), 6, |bytes| drop(recorded.check_file(bytes)));
         check_around(&recorded.age_seeds(), 40, |bytes| drop(recorded.open_age(bytes)));

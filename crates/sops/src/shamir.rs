@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_through_two_shares_meets_zero_at_the_secret() {
+    fn two_shares_recover_the_secret() {
         // The secret 7 with the slope 5: f(x) = 7 + 5x.
         let share = |place: u8| Zeroizing::new(vec![7 ^ multiply(5, place), place]);
         for (one, other) in [(1, 2), (3, 200), (255, 17)] {

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_read_again_and_never_made_twice() {
+    fn generated_keys_read_back_and_differ() {
         let (one, other) = (make_key(), make_key());
         assert_ne!(one.public(), other.public());
         assert!(one.public().line.starts_with("ssh-ed25519 AAAA"), "{one:?}");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_two_pairs_and_what_is_no_key_are_refused() {
+    fn mismatched_and_malformed_keys_are_refused() {
         let (one, other) = (make_key(), make_key());
         let read = |identity: &str, public: &str| read_pair(identity.as_bytes(), public.as_bytes()).unwrap_err();
         assert_eq!(

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_patterns_apply_to_their_folder_and_spec_comes_last() {
+    fn ignore_files_cover_their_folder_and_spec_overrides_them() {
         check(
             &[("", "*.md"), ("sub", "!keep.md\n/x")],
             "",

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_what_was_asked_for() {
+    fn import_stores_only_content_with_requested_digest() {
         let folder = tempfile::tempdir().unwrap();
         let (here, handed) = (folder.path().join("store"), folder.path().join("handed"));
         let store = make_store(&here, 1 << 20);

@@ -200,8 +200,9 @@ mod tests {
         Proxy::read(&secret).map_err(|error| error.to_string())
     }
 
+    /// A proxy Secret in Flux's form is read. An error names the wrong entry without its value.
     #[test]
-    fn a_secret_of_flux_is_read_and_a_mistake_is_named_without_its_value() {
+    fn invalid_proxy_secret_is_reported_without_its_value() {
         let proxy = read(&[
             ("address", "http://Proxy.example:3128"),
             ("username", "me"),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_three_digits() {
+    fn proxy_status_has_three_digits() {
         assert_eq!(read_status(b"HTTP/1.1 200 Connection established\r\n\r\n"), Some(200));
         assert_eq!(read_status(b"HTTP/1.0 407\r\n\r\n"), Some(407));
         for strange in [

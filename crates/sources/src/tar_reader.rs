@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_differ_about_is_refused() {
+    fn ambiguous_archives_are_refused() {
         let comment = format!("600 comment={}\n", "1".repeat(587));
         for (parts, problem) in [
             (

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_behind_a_revision_is_found_from_wherever_one_looks() {
+    fn events_after_any_revision_are_found() {
         let limits = Limits::default();
         for count in 0..40_u64 {
             let mut ring = Ring::new(0);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_four_centuries_is_itself() {
+    fn timestamps_of_four_centuries_read_back() {
         for day in -200 * 365..200 * 365 {
             let time = Timestamp::from_unix_seconds(day * 86_400 + 61);
             assert_eq!(time.to_string().parse(), Ok(time));

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_cases_are_told() {
+    fn missing_cases_are_reported() {
         let names = ["a".to_owned(), "b".to_owned()];
         assert_eq!(find_loss(2, &names), None);
         assert!(find_loss(3, &names).is_some_and(|loss| loss.contains("at least 3")));

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_installed_is_one_file() -> Result<()> {
+    fn installation_file_holds_exactly_the_installed_objects() -> Result<()> {
         let text = write_installation(None)?;
         let objects = kustomize::read_manifests("install.yaml", &text, &kustomize::Limits::default())?;
         let built: Vec<_> = objects

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_linked_is_named_and_nothing_else() -> Result<()> {
+    fn sbom_names_only_linked_packages() -> Result<()> {
         let depends = |on: &str, kind: Value| json!({"pkg": on, "dep_kinds": [{"kind": kind}]});
         let metadata = json!({
             "packages": [package("tenure"), package("linked"), package("below"), package("builds"), package("tests"), package("stranger")],

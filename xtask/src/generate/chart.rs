@@ -504,7 +504,7 @@ mod tests {
 
     /// Additional rules open egress only, and never ingress: at both places, the egress list ends there.
     #[test]
-    fn more_that_may_be_reached_lets_nobody_in() -> TestResult {
+    fn additional_egress_rules_allow_no_ingress() -> TestResult {
         let mut found = 0;
         for (path, text) in write_chart()? {
             let Some((before, _)) = text.split_once(EGRESS.1) else {
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_used_and_every_used_value_is_there() -> TestResult {
+    fn chart_values_and_template_references_match() -> TestResult {
         let files = write_chart()?;
         let values = files
             .get(Path::new("deploy/chart/values.yaml"))
@@ -556,7 +556,7 @@ mod tests {
 
     /// Helm accepts the chart and renders the objects that the program exports, if helm is installed.
     #[test]
-    fn helm_takes_it() {
+    fn helm_accepts_the_chart() {
         let folder = crate::tidy::find_root().join("deploy/chart");
         let helm = |arguments: &[&str]| std::process::Command::new("helm").args(arguments).arg(&folder).output();
         let Ok(linted) = helm(&["lint", "--set=image=tenure:1"]) else {

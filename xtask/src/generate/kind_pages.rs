@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_has_a_page_and_a_guide_that_exists() {
+    fn every_kind_has_page_and_existing_guide() {
         let pages = write_pages().expect("pages");
         for (kind, guide, _) in GUIDES {
             let page = Path::new(FOLDER).join(format!("{}.md", kind.to_lowercase()));

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_counts_as_a_path() {
+    fn only_repository_paths_count_as_paths() {
         assert_eq!(
             find_paths("see `crates/api` and `cargo test`, `crates/<kind>`"),
             ["crates/api"]

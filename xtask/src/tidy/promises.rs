@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_says_nothing_of_its_test_is_found() {
+    fn row_without_a_test_link_is_found() {
         let text =
             "| a | shown by |\n|---|---|\n| b | [`t`](t.rs) |\n| c | \\| later |\n\n| d | e |\n|---|---|\n| f | g |\n";
         assert_eq!(find_unshown(text), ["| c | \\| later |"]);
     }
 
     #[test]
-    fn a_scenario_is_a_test_by_its_name_and_what_it_is_recorded_with() {
+    fn scenario_and_trial_names_count_as_tests() {
         let file = |path: &str| {
             super::super::find_root()
                 .join("crates/planner/tests/scenarios/kustomization")

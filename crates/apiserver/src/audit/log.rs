@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_has_grown_is_turned_and_old_ones_go() {
+    fn full_log_is_rotated_and_expired_logs_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");
         let log = Log::open(config(path.clone())).unwrap();
@@ -241,8 +241,9 @@ mod tests {
         assert_eq!(firsts, *b"0123");
     }
 
+    /// The log appends to an existing file. Only the owner can read the file.
     #[test]
-    fn what_is_there_is_kept_and_only_its_owner_reads_it() {
+    fn reopened_log_keeps_its_lines_and_its_mode() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.log");

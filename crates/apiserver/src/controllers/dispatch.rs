@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_without_owners_is_nobodys_business() {
+    fn irrelevant_objects_are_not_dispatched() {
         let dispatcher = with_shop(false);
         assert!(!dispatcher.cares_about(&config_map("a"), br#"{"metadata":{"name":"a"}}"#));
         assert!(dispatcher.cares_about(&config_map("a"), br#"{"metadata":{"ownerReferences":[]}}"#));
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn dependents_are_looked_at_when_they_come_and_when_an_owner_goes() {
+    fn dependents_are_checked_on_creation_and_after_owner_deletion() {
         let mut dispatcher = with_shop(false);
         let child = config_map("child");
         assert_eq!(
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_owner_is_looked_at_when_a_dependent_goes() {
+    fn waiting_owner_is_checked_after_a_dependent_is_deleted() {
         let mut dispatcher = with_shop(false);
         let (child, owner) = (config_map("child"), config_map("o"));
         dispatcher.record_change(&child, &owned_by("o1"), now());
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_furnished_and_emptied() {
+    fn namespace_changes_start_furnishing_and_emptying() {
         let mut dispatcher = with_shop(false);
         let name = ObjectName::cluster("", "namespaces", "shop");
         let furnish = [Task::Furnish("shop".to_owned())];
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_due_an_hour_after_its_last_write() {
+    fn events_expire_an_hour_after_their_last_write() {
         let mut dispatcher = with_shop(false);
         let name = ObjectName::in_namespace("", "events", "shop", "e");
         let event = |version: &str| json!({ "metadata": { "resourceVersion": version } });

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_named() {
+    fn conditions_of_ending_namespace_name_remaining_resources() {
         let mut remaining = Remaining::default();
         let held = json!({ "metadata": { "finalizers": ["a.io/b"] } });
         remaining.count("", "configmaps", &held);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ca_is_put_right() {
+    fn outdated_root_ca_is_replaced() {
         let made = root_ca("shop", None, "PEM").unwrap_or_default();
         assert_eq!(root_ca("shop", Some(&made), "PEM"), None);
         let renewed = root_ca("shop", Some(&made), "NEW").unwrap_or_default();

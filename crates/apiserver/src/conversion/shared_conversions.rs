@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_leaves_an_error() {
+    async fn dropped_conversion_fails_its_waiters_and_is_retried() {
         let (shared, v1): (Shared, Arc<str>) = (Shared::default(), "g/v1".into());
         let (wait, duty) = shared.get(1, &v1, 10);
         drop(duty);

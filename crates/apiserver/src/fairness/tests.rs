@@ -142,7 +142,7 @@ async fn namespaces_of_one_tenant_have_one_share() {
 }
 
 #[tokio::test]
-async fn one_account_of_a_tenant_leaves_something_to_the_others() {
+async fn one_account_leaves_permits_for_others_of_its_tenant() {
     let fairness = with_bounds(Bounds {
         total: 100,
         user: 8,
@@ -162,8 +162,9 @@ async fn one_account_of_a_tenant_leaves_something_to_the_others() {
     assert_eq!([0, 1, 2].map(|depth| share_at_depth(1, depth)), [1, 1, 1]);
 }
 
+/// A user that was counted alone counts against the tenant's share once it belongs to the tenant.
 #[tokio::test]
-async fn who_becomes_a_tenants_is_counted_with_it() {
+async fn new_account_of_a_tenant_counts_against_its_share() {
     let is_taken = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let tenant = is_taken.clone();
     let find_tenant = move |_: &UserInfo| tenant.load(Ordering::Relaxed).then(|| "blue".to_owned());
@@ -224,7 +225,7 @@ async fn long_work_counts_when_its_client_hung_up() {
 }
 
 #[test]
-fn what_a_user_is_charged_outlives_its_requests() {
+fn charges_of_a_user_outlive_its_requests() {
     let fairness = small_fairness();
     let charge = fairness.account(&user("a")).try_charge(10);
     assert!(fairness.account(&user("b")).try_charge(10).is_none(), "all is held");
@@ -245,8 +246,9 @@ fn watches_are_counted_apart() {
     assert!(fairness.watch(&user("a")).is_ok());
 }
 
+/// Unused shares are removed without a scan for each new share.
 #[test]
-fn unused_shares_are_removed_without_a_scan_for_each_new_one() {
+fn unused_shares_are_swept_only_once_in_a_while() {
     let fairness = small_fairness();
     let used: Vec<_> = (0..100)
         .map(|number| fairness.share_of(&user(&format!("used-{number}"))))

@@ -58,7 +58,7 @@ fn operations() {
 }
 
 #[test]
-fn what_does_not_fit() {
+fn invalid_patch_operations_are_refused_with_their_reason() {
     for (step, want) in [
         (json!({"op": "add", "path": "", "value": {}}), Why::BadPath),
         (json!({"op": "add", "path": "/x/y", "value": 1}), Why::BadPath),
@@ -91,7 +91,7 @@ fn what_does_not_fit() {
 }
 
 #[test]
-fn copies_that_double_a_value_end_before_they_are_made() {
+fn doubling_copies_are_refused_before_they_are_made() {
     // Twenty-eight of these would turn a document of ten bytes into one of 268 MB; sixty exceed any memory.
     let double = |place: usize| json!({"op": "copy", "from": "/a", "path": format!("/a/{place}")});
     let doubling: Value = (0..60).map(double).collect();

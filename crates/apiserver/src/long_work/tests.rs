@@ -68,7 +68,7 @@ async fn one_users_work_does_not_hold_up_another() {
 }
 
 #[tokio::test]
-async fn who_waits_holds_no_place() {
+async fn waiting_work_holds_no_permit() {
     let turns = make_limiter(1, &Arc::new(Semaphore::new(1)));
     let (answer, answered) = oneshot::channel();
     let waits = tokio::spawn(run(
@@ -87,7 +87,7 @@ async fn who_waits_holds_no_place() {
 }
 
 #[tokio::test]
-async fn work_ends_at_its_deadline_and_gives_its_place_back() {
+async fn work_past_its_deadline_ends_and_releases_its_permit() {
     let turns = make_limiter(1, &Arc::new(Semaphore::new(1)));
     let endless = async {
         loop {
@@ -102,8 +102,9 @@ async fn work_ends_at_its_deadline_and_gives_its_place_back() {
     assert_eq!(run(Some(turns), far_deadline(), async { 1 }).await, Ok(1));
 }
 
+/// Work ends when its client is gone. Its permit stays taken while its thread is still busy.
 #[tokio::test]
-async fn work_ends_when_its_client_is_gone_and_not_before_its_place_is_free() {
+async fn abandoned_work_keeps_its_permit_until_its_thread_ends() {
     let turns = make_limiter(1, &Arc::new(Semaphore::new(1)));
     let (began_sender, began) = oneshot::channel();
     let (release, released) = mpsc::channel();
@@ -128,8 +129,9 @@ async fn work_ends_when_its_client_is_gone_and_not_before_its_place_is_free() {
     assert_eq!(run(Some(turns), far_deadline(), async { 1 }).await, Ok(1));
 }
 
+/// Work that other requests wait for continues without a permit of its user.
 #[tokio::test]
-async fn who_has_what_everybody_waits_for_waits_for_no_place() {
+async fn holder_of_the_line_needs_no_permit_to_resume() {
     let turns = make_limiter(1, &Arc::new(Semaphore::new(1)));
     let (began_sender, began) = oneshot::channel();
     let (answer, answered) = oneshot::channel();
@@ -155,7 +157,7 @@ async fn who_has_what_everybody_waits_for_waits_for_no_place() {
 }
 
 #[tokio::test]
-async fn one_of_a_users_long_works_stands_in_line() {
+async fn one_long_request_per_user_stands_in_line() {
     let turns = make_limiter(2, &Arc::new(Semaphore::new(2)));
     let (answer, answered) = oneshot::channel();
     let stands = |turns: &StepLimiter| {
@@ -184,8 +186,9 @@ async fn one_of_a_users_long_works_stands_in_line() {
     assert!(second_began.try_recv().is_ok());
 }
 
+/// Work that waits too long for its first permit is stopped, and the client may repeat the request. Uncounted work doesn't wait.
 #[tokio::test]
-async fn who_waits_too_long_for_its_first_place_comes_again() {
+async fn work_that_gets_no_permit_in_time_is_refused() {
     let turns = StepLimiter {
         patience: Duration::from_millis(1),
         ..make_limiter(1, &Arc::new(Semaphore::new(1)))
@@ -203,7 +206,7 @@ async fn who_waits_too_long_for_its_first_place_comes_again() {
 }
 
 #[tokio::test]
-async fn a_fault_is_the_callers_to_handle() {
+async fn panics_of_work_reach_the_caller() {
     let faulty = async { panic!("a fault") };
     let failed = tokio::spawn(run::<_>(None, far_deadline(), faulty)).await;
     let failed: Result<Result<(), Stopped>, _> = failed;
@@ -211,7 +214,7 @@ async fn a_fault_is_the_callers_to_handle() {
 }
 
 #[tokio::test]
-async fn who_is_refused_rests() {
+async fn refused_work_keeps_its_permit_for_a_pause() {
     let ended = async |turns: &StepLimiter, is_refused: bool| {
         let work = async move { is_refused };
         super::run(Some(turns.clone()), far_deadline(), work, |refused| *refused).await

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_taken_as_was_asked_for_and_at_least_one() {
+    fn batches_stay_within_bytes_but_hold_one_entry() {
         let mut source = chosen_source(&[10, 10, 10, 500, 1]);
         let mut taken = || {
             source
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_is_taken_away_when_too_much_was_displaced() {
+    fn oldest_source_is_removed_over_displaced_bytes_limit() {
         let held = OpenSources::default();
         held.limit_displaced_bytes(100);
         let (old, young) = (

@@ -42,7 +42,7 @@ fn ledger() -> Arc<ByteLedger> {
 }
 
 #[tokio::test]
-async fn bodies_without_end_hold_no_more_than_their_users_bound() {
+async fn endless_bodies_hold_at_most_their_users_bound() {
     let ledger = ledger();
     let greedy = ledger.open();
     let mut endless: Vec<_> = (0..20)
@@ -89,7 +89,7 @@ async fn bodies_without_end_hold_no_more_than_their_users_bound() {
 }
 
 #[tokio::test]
-async fn many_bodies_that_arrive_at_once_are_all_taken_in() {
+async fn many_concurrent_bodies_are_all_read() {
     let ledger = ByteLedger::for_growing(8 * MIB, 12 * MIB, MAX_BODY);
     let accounts = [ledger.open(), ledger.open(), ledger.open()];
     // Together they exceed the limit by far, and each has begun before one is done.
@@ -113,7 +113,7 @@ async fn many_bodies_that_arrive_at_once_are_all_taken_in() {
 }
 
 #[tokio::test]
-async fn who_sends_nothing_is_not_waited_for_while_there_is_no_room() {
+async fn silent_body_times_out_when_memory_is_short() {
     let ledger = ledger();
     let silent = ledger.open();
     let quiet = |account: &Arc<Account>| IncomingBody {
@@ -170,7 +170,7 @@ fn burden(bytes: Bytes, form: &str) -> WorkingMemory {
 }
 
 #[tokio::test]
-async fn what_is_made_of_bodies_waits_for_room() {
+async fn decoding_a_body_waits_for_memory() {
     let ledger = ByteLedger::new(64 * MIB, 192 * MIB);
     let account = ledger.open();
     let dense = Bytes::from(format!("[{}]", vec!["{\"a\":1}"; 50_000].join(",")));
@@ -208,7 +208,7 @@ async fn what_is_made_of_bodies_waits_for_room() {
 }
 
 #[tokio::test]
-async fn a_body_that_never_fits_is_refused_and_what_is_stored_never() {
+async fn body_too_large_to_decode_is_refused() {
     let ledger = ByteLedger::new(MIB, 4 * MIB);
     let account = ledger.open();
     let dense = Bytes::from(format!("[{}]", vec!["{\"a\":1}"; 10_000].join(",")));

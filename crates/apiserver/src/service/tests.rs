@@ -358,7 +358,7 @@ async fn searches_take_their_users_share() {
 
 /// Each watch with a selector decodes each change: a large change is decoded within the share of the watch's user.
 #[tokio::test]
-async fn large_changes_are_decoded_in_the_share_of_their_watch() {
+async fn watch_decodes_large_changes_in_its_users_share() {
     let (_directory, service) = server().await;
     let user = UserInfo {
         name: GREEDY.to_owned(),

@@ -96,8 +96,9 @@ mod tests {
         params.self_signed(&key).unwrap().der().clone()
     }
 
+    /// A server certificate from the bundle is trusted only for its own name and within its validity.
     #[test]
-    fn a_server_in_the_bundle_is_trusted_by_its_name_and_in_its_time() {
+    fn bundled_server_certificate_is_checked_for_name_and_time() {
         let mine = certificate("webhook.example");
         let mut roots = RootCertStore::empty();
         roots.add(mine.clone()).unwrap();

@@ -31,7 +31,7 @@ fn an_object_that_is_gone_grants_nothing() {
 }
 
 #[test]
-fn a_binding_that_changes_its_subjects_forgets_the_old_ones() {
+fn changed_binding_revokes_its_old_subjects() {
     let mut rbac = Rbac::default();
     let binding = |subject: &str| {
         json!({
@@ -60,7 +60,7 @@ fn a_binding_that_changes_its_subjects_forgets_the_old_ones() {
 }
 
 #[test]
-fn a_role_of_too_many_rights_is_refused_at_once() {
+fn role_with_too_many_rights_is_refused() {
     let many: Vec<String> = (0..2000).map(|index| format!("r{index}")).collect();
     let user = UserInfo {
         name: "author".to_owned(),
@@ -108,7 +108,7 @@ fn hostile_headers_are_refused_without_a_panic() {
 }
 
 #[test]
-fn reviews_that_make_no_sense_are_refused_in_the_real_servers_words() {
+fn invalid_reviews_are_refused_as_by_real_server() {
     let (rbac, _) = read_recorded_steps("reviews");
     let user = UserInfo::loopback();
     let check = |got: Result<Value, Refusal>, code: u16, want: &str| {
@@ -220,7 +220,7 @@ fn a_rules_review_lists_what_holds() {
 }
 
 #[test]
-fn whatever_bytes_headers_hold_there_is_an_answer() {
+fn headers_with_any_bytes_get_an_answer() {
     let caller = UserInfo::service_account("auth-one", "c-anything", "");
     let request = Attributes::resource("get", "", "v1", "pods");
     let (rbac, _) = read_recorded_steps("reviews");

@@ -151,7 +151,7 @@ async fn unread_lists_hold_no_more_than_their_user_may() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_stream_of_who_does_not_read_is_reset_and_its_connection_goes_on() {
+async fn unread_stream_is_reset_and_its_connection_stays_open() {
     let listening = full_server(Duration::from_millis(400)).await;
     let token = user(&listening.server, "slow").await;
     let mut connection = listening.http2(false).await;
@@ -299,7 +299,7 @@ async fn a_list_in_pieces_is_the_list() {
 }
 
 #[tokio::test]
-async fn a_list_shows_one_moment_however_slowly_it_is_read() {
+async fn slowly_read_list_shows_one_revision() {
     let (_directory, server) = open(|_| {}).await;
     let service = server.admin_service();
     create_configmaps(&service, 300, 1000).await;
@@ -335,7 +335,7 @@ async fn a_list_that_keeps_too_much_alive_breaks_off() {
 }
 
 #[tokio::test]
-async fn no_body_follows_where_none_may_be() {
+async fn bodiless_responses_have_no_body() {
     let listening = Listening::with(|_| {}).await;
     let mut http2 = listening.http2(true).await;
     let mut ask = |method: &str, path: &str, tag: Option<&str>| {

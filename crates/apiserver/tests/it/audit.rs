@@ -80,7 +80,7 @@ async fn events_are_those_of_the_real_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_webhooks_note_and_do_is_noted() {
+async fn audit_records_annotations_and_patches_of_webhooks() {
     let answers = include_str!("../exchanges/audit_webhook_answers.json");
     let webhook = Webhook::start(serde_json::from_str(answers).unwrap()).await.unwrap();
     let port = webhook.port.to_string();
@@ -211,7 +211,7 @@ async fn a_watch_is_complete_when_it_ends() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_noted_is_refused_where_it_must_be() {
+async fn strict_audit_refuses_requests_it_cannot_record() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("policy.yaml");
     std::fs::write(&policy, EVERYTHING).unwrap();

@@ -47,8 +47,9 @@ fn a_second_start_finds_what_the_first_made() {
     }
 }
 
+/// The admin's certificate identifies a member of system:masters. Foreign, expired and malformed certificates are refused.
 #[test]
-fn the_admin_is_a_master_and_a_foreign_certificate_is_not() {
+fn admin_certificate_is_accepted_and_foreign_ones_are_not() {
     let directory = tempfile::tempdir().unwrap();
     let ours = Authority::open(&directory.path().join("a"), &loopback_names(), now()).unwrap();
     Authority::open(&directory.path().join("b"), &loopback_names(), now()).unwrap();
@@ -79,7 +80,7 @@ fn the_admin_is_a_master_and_a_foreign_certificate_is_not() {
 }
 
 #[test]
-fn certificates_are_renewed_before_they_end_and_for_new_names() {
+fn certificates_are_renewed_before_expiry_and_for_new_names() {
     let directory = tempfile::tempdir().unwrap();
     let open = |names: &[String], now| {
         let authority = Authority::open(directory.path(), names, now).unwrap();
@@ -148,7 +149,7 @@ fn a_start_that_was_cut_short_is_completed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_keeps_is_its_owners_alone() {
+async fn files_of_server_are_readable_by_owner_alone() {
     let directory = tempfile::tempdir().unwrap();
     let opened = Server::open(Config::new(directory.path())).await.unwrap();
     opened.close().await;
@@ -184,7 +185,7 @@ async fn what_a_server_keeps_is_its_owners_alone() {
 }
 
 #[tokio::test]
-async fn extensions_of_the_cluster_are_in_the_kubeconfig_also_after_a_renewal() {
+async fn kubeconfig_keeps_cluster_extensions_after_renewal() {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::open(Config::new(directory.path())).await.unwrap();
     let (path, address) = (directory.path().join("kubeconfig"), ([127, 0, 0, 1], 6443).into());

@@ -111,7 +111,7 @@ async fn a_namespace_waits_for_finalizers_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_secret_gets_its_accounts_token_and_goes_with_it() {
+async fn token_secret_is_filled_and_deleted_with_its_account() {
     let cluster = Cluster::with_namespace(false).await;
     cluster
         .create("", "serviceaccounts", Some("shop"), make_named("bot"))
@@ -325,7 +325,7 @@ async fn a_load_balancer_gets_an_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_switch_a_workload_says_nothing() {
+async fn workloads_have_no_status_without_the_switch() {
     let cluster = Cluster::with_namespace(false).await;
     cluster.create("apps", "deployments", Some("shop"), deployment(2)).await;
     cluster.wait_until_settled().await;
@@ -359,7 +359,7 @@ async fn an_idle_server_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_left_undone_is_done_after_a_restart() {
+async fn restarted_controllers_finish_pending_deletions() {
     let directory = tempfile::tempdir().unwrap();
     let first = Cluster::open_in(&directory, false).await;
     first.create("", "namespaces", None, make_named("shop")).await;

@@ -360,7 +360,7 @@ async fn hostile_answers_are_failures() {
 
 /// As in Kubernetes, an object stored in the storage version can be deleted without the webhook.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_in_the_storage_version_goes_without_the_webhook() {
+async fn objects_in_storage_version_are_deleted_without_webhook() {
     let place = Place::set().await;
     place.webhook.answer("/convert", json!({"status": 500}));
     let namespace = json!({"metadata": {"name": "shop"}});
@@ -384,7 +384,7 @@ async fn what_is_in_the_storage_version_goes_without_the_webhook() {
 
 /// A terminating definition reports why it still exists, and is removed once the webhook is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_definition_waits_for_a_webhook_that_its_objects_need() {
+async fn deleted_definition_waits_for_its_conversion_webhook() {
     let place = Place::set().await;
     place.request_successfully("POST", LINKS, link("a", "one:1")).await;
     let path = format!("{DEFINITIONS}/links.example.com");

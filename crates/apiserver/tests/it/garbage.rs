@@ -47,7 +47,7 @@ async fn dependents_go_after_their_last_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_very_owner_counts() {
+async fn only_owner_with_matching_uid_and_namespace_counts() {
     let cluster = Cluster::with_namespace(false).await;
     let owner = cluster
         .create("", "configmaps", Some("shop"), make_named("owner"))
@@ -245,7 +245,7 @@ async fn new_kinds_are_collected_and_emptied_like_old_ones() {
 
 /// Each reference would read a megabyte, and each reference that goes would be compared with all others.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_large_owner_named_by_many_references_is_read_once() {
+async fn large_owner_with_many_references_is_read_once() {
     let cluster = Cluster::with_namespace(false).await;
     let mut owner = make_named("large");
     owner["data"] = json!({ "a": "x".repeat(1 << 20) });

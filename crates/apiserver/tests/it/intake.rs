@@ -183,7 +183,7 @@ async fn bodies_without_end_take_their_senders_room_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_objects_whose_work_waits_are_worked_on_one_after_the_other() {
+async fn waiting_large_objects_are_admitted_one_by_one() {
     let place = Place::open().await;
     // Together they need about five times the limit.
     let all: Vec<_> = (0..24)
@@ -205,7 +205,7 @@ async fn large_objects_whose_work_waits_are_worked_on_one_after_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_hangs_up_gives_everything_back() {
+async fn aborted_requests_release_their_memory() {
     let place = Place::open().await;
     let all: Vec<_> = (0..12)
         .map(|number| place.start_write(GREEDY, &map(&format!("m{number}"), 1_200, "never")))

@@ -53,7 +53,7 @@ async fn most_subcommands_read_as_on_a_real_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificates_autoscalers_and_parts_of_pods_read_as_on_a_real_server() {
+async fn certificates_autoscalers_and_pod_parts_match_real_server() {
     check("parts.txt", "/parts", false).await;
 }
 

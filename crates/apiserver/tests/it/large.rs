@@ -66,7 +66,7 @@ async fn copies_of_a_patch_end_with_it() {
 }
 
 #[tokio::test]
-async fn an_object_grows_no_larger_than_a_body_by_small_steps() {
+async fn patches_cannot_grow_object_beyond_body_limit() {
     let cluster = Cluster::with_namespace(false).await;
     let service = cluster.server.admin_service();
     let set = |replicas: i64| {

@@ -249,7 +249,7 @@ fn list(token: &str) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_requests_of_one_user_do_not_starve_another() {
+async fn request_flood_of_one_user_starves_no_other() {
     let cluster = Cluster::open(false).await;
     let (greedy, modest) = (reader(&cluster, "greedy").await, reader(&cluster, "modest").await);
     let service = cluster.server.service();
@@ -302,7 +302,7 @@ impl http_body::Body for Endless {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_come_hold_up_their_sender_alone() {
+async fn stalled_bodies_block_only_their_sender() {
     let cluster = Cluster::open(false).await;
     let (greedy, modest) = (reader(&cluster, "greedy").await, reader(&cluster, "modest").await);
     let service = cluster.server.service();

@@ -399,7 +399,7 @@ fn token_requests_are_refused_as_by_the_real_server() {
 }
 
 #[test]
-fn a_secrets_token_holds_as_long_as_the_secret_holds_it() {
+fn secret_token_is_valid_while_its_secret_holds_it() {
     let (tokens, mut objects) = (tokens(), objects());
     let account = objects.get("", "serviceaccounts", Some("shop"), "bot").unwrap();
     let token = secret_token(&tokens, &account, "bot-token").unwrap();

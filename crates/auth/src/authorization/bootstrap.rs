@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_recorded_is_read_and_every_binding_has_its_role() {
+    fn all_bootstrap_objects_are_read_and_roles_exist() {
         let objects = bootstrap_objects();
         assert_eq!(objects.len(), RECORDED.lines().count());
         let roles: BTreeSet<(String, String)> = objects
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binding_to_another_role_is_replaced_with_its_subjects() {
+    fn binding_to_another_role_is_replaced_keeping_its_subjects() {
         let expected = make_named("system:discovery");
         let binding = bootstrap_objects()
             .into_iter()

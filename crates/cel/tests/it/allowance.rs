@@ -6,7 +6,7 @@ use kubernetes_cel::{Allowance, Environment, Type, Value};
 use serde_json::json;
 
 #[test]
-fn cost_and_effort_end_an_evaluation_where_the_caller_says() {
+fn evaluation_ends_at_its_allowed_cost_and_effort() {
     let object = json!({ "list": vec![1; 1000], "text": "x".repeat(1 << 20) });
     let variables = BTreeMap::from([("object".to_owned(), Value::json(&object))]);
     let environment = Environment::new().with_variable("object", Type::Dyn);

@@ -147,7 +147,7 @@ async fn what_was_sent_twice_is_there_once(host: &dyn Host, request: &MintReques
 }
 
 #[tokio::test]
-async fn all_pages_of_a_list_are_read_however_long_the_host_makes_them() {
+async fn all_pages_of_a_list_are_read() {
     for (kind, credential, path) in [
         (HostKind::Gitlab, CredentialKind::DeployToken, "/deploy_tokens"),
         (HostKind::Gitlab, CredentialKind::DeployKey, "/deploy_keys"),
@@ -173,7 +173,7 @@ async fn all_pages_of_a_list_are_read_however_long_the_host_makes_them() {
 
 /// A list is read completely at a host that writes another address of its own into its links, as a host behind a proxy does.
 #[tokio::test]
-async fn a_list_is_read_whole_at_a_host_that_knows_itself_by_another_address() {
+async fn page_links_with_another_address_still_list_everything() {
     for (kind, credential) in [
         (HostKind::Gitlab, CredentialKind::DeployToken),
         (HostKind::Gitlab, CredentialKind::DeployKey),
@@ -195,7 +195,7 @@ async fn a_list_is_read_whole_at_a_host_that_knows_itself_by_another_address() {
 
 /// Without a host, no question is sent.
 #[tokio::test]
-async fn nobody_is_asked_about_what_is_written_by_hand() {
+async fn static_host_sends_no_question() {
     let host = StaticHost;
     assert!(KINDS.into_iter().all(|kind| host.capabilities(kind).is_none()));
     let trouble = ask(&host, HostQuery::ReadOwnCredential).await.unwrap_err();
@@ -225,7 +225,7 @@ async fn refused_credentials_are_reported_without_their_value() {
 
 /// A project whose path now belongs to another project is reported as moved. The other project gets no request, neither by number nor in APIs that take only paths.
 #[tokio::test]
-async fn a_path_that_somebody_else_has_now_is_never_taken_for_the_project() {
+async fn reused_path_is_reported_as_moved() {
     for kind in [HostKind::Gitlab, HostKind::Github, HostKind::Gitea] {
         let bed = Bed::new(kind).await;
         let (request, _) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/1");

@@ -28,7 +28,7 @@ async fn enter_code(bed: &Bed, person: u64, is_allowed: bool, target: &Target) -
 }
 
 #[tokio::test]
-async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
+async fn device_flow_shows_membership_and_revokes_its_token() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let maintainer = bed.forge.add_person("maintainer");
     bed.forge.set_level(maintainer, Owner::Project(bed.project), 40);
@@ -94,7 +94,7 @@ async fn a_code_waits_is_denied_and_ends() {
 }
 
 #[tokio::test]
-async fn whatever_goes_wrong_nobody_is_shown_and_the_token_is_given_back() {
+async fn failed_device_flow_shows_nobody_and_revokes_its_token() {
     let bed = Bed::new(HostKind::Gitlab).await;
     for (path, what) in [
         ("/members/", Misbehaviour::server_error()),

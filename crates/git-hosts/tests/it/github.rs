@@ -35,7 +35,7 @@ fn token_order(bed: &Bed) -> MintRequest {
 }
 
 #[tokio::test]
-async fn a_token_of_an_installation_is_for_one_repository_and_one_hour() {
+async fn installation_token_covers_one_repository_for_one_hour() {
     let bed = Bed::new(HostKind::Github).await;
     bed.forge.add_app(42, KEY).unwrap();
     let installation = bed.forge.add_installation("group-1");
@@ -90,7 +90,7 @@ async fn a_persons_token_says_when_it_ends() {
 }
 
 #[tokio::test]
-async fn an_app_manages_keys_with_one_token_of_its_own() {
+async fn app_manages_keys_with_one_own_token() {
     let bed = Bed::new(HostKind::Github).await;
     bed.forge.add_app(42, KEY).unwrap();
     let installation = bed.forge.add_installation("group-1");

@@ -11,8 +11,9 @@ use crate::bed::{Bed, ask, connect, find, list, make_order, mint, revoke};
 
 const TOKEN: CredentialKind = CredentialKind::DeployToken;
 
+/// Deploy tokens of projects and of groups have the user name that GitLab gives.
 #[tokio::test]
-async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
+async fn deploy_tokens_have_the_name_that_gitlab_gives() {
     let bed = Bed::new(HostKind::Gitlab).await;
     for target in [bed.target(), bed.group_target()] {
         let (request, _) = make_order(&target, TOKEN, "fa/1");
@@ -72,8 +73,9 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
     );
 }
 
+/// The host lists a token that a person revoked in the web pages. It doesn't list a deleted token.
 #[tokio::test]
-async fn what_was_revoked_in_the_web_pages_is_listed_and_what_was_deleted_is_not() {
+async fn tokens_revoked_by_people_are_listed_as_revoked() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let target = bed.target();
     let (request, _) = make_order(&target, TOKEN, "fa/1");
@@ -109,7 +111,7 @@ async fn tokens_end_at_midnight_by_the_hosts_clock() {
 }
 
 #[tokio::test]
-async fn who_may_not_is_refused_before_anything_happens() {
+async fn unauthorised_authoriser_is_refused_before_any_change() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let forge = &bed.forge;
     let [developer, maintainer, stranger] = ["developer", "maintainer", "stranger"].map(|name| forge.add_person(name));
@@ -169,7 +171,7 @@ async fn an_expired_authoriser_is_distinguished() {
 
 /// A host's names end up in Secrets, headers and tables, so each one is checked.
 #[tokio::test]
-async fn names_that_are_none_are_not_taken() {
+async fn invalid_names_from_host_are_refused() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let answer = |status: u16, body: serde_json::Value| {
         let answer = http::Response::builder()
@@ -216,8 +218,9 @@ async fn names_that_are_none_are_not_taken() {
     }
 }
 
+/// A host may return an existing key that may write. The request for a read-only key is then refused.
 #[tokio::test]
-async fn a_key_that_was_there_and_may_write_is_not_taken_for_the_one_that_was_asked_for() {
+async fn existing_key_with_write_access_is_not_accepted() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let (request, _) = make_order(&bed.target(), CredentialKind::DeployKey, "fa/1");
     let key = request.public_key.clone().unwrap();

@@ -15,7 +15,7 @@ fn is_unknown(trouble: &HostError) -> bool {
 }
 
 #[tokio::test]
-async fn an_order_whose_answer_is_lost_is_not_sent_again() {
+async fn order_with_lost_answer_is_not_repeated() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let (request, _) = make_order(&bed.target(), TOKEN, "fa/1");
     for (at, (what, is_done)) in [
@@ -50,7 +50,7 @@ async fn an_order_whose_answer_is_lost_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_question_without_a_good_answer_is_no_answer() {
+async fn malformed_answers_to_questions_are_errors() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let question = || HostQuery::List {
         target: bed.target(),
@@ -94,7 +94,7 @@ async fn a_question_without_a_good_answer_is_no_answer() {
 }
 
 #[tokio::test]
-async fn limits_and_bans_are_times_and_say_nothing_of_credentials() {
+async fn limits_and_bans_are_reported_as_times() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let now: Timestamp = "2030-01-01T00:00:00Z".parse().unwrap();
     let (request, _) = make_order(&bed.target(), TOKEN, "fa/1");
@@ -130,7 +130,7 @@ async fn limits_and_bans_are_times_and_say_nothing_of_credentials() {
 }
 
 #[tokio::test]
-async fn a_limit_of_the_hosts_own_is_kept_by_its_own_clock() {
+async fn rate_limit_is_converted_from_the_hosts_clock() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let theirs: Timestamp = "2030-01-01T00:10:00Z".parse().unwrap();
     bed.forge.set_time(theirs);
@@ -182,7 +182,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_list_that_leads_elsewhere_or_never_ends_is_no_list() {
+async fn list_with_foreign_or_endless_pages_is_refused() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let other = Bed::new(HostKind::Gitlab).await;
     let path = format!("/api/v4/projects/{}/deploy_tokens", bed.project);
@@ -222,7 +222,7 @@ async fn a_list_that_leads_elsewhere_or_never_ends_is_no_list() {
 }
 
 #[tokio::test]
-async fn what_a_host_repeats_of_what_was_shown_is_in_no_message() {
+async fn credentials_repeated_by_a_host_appear_in_no_message() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let body = format!("{{\"message\":\"\\u202eyou sent {}\\nand more\"}}", bed.token);
     let answer = http::Response::builder()

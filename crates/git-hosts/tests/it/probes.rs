@@ -25,7 +25,7 @@ async fn probe(bed: &Bed, name: &str, secret: &SecretData) -> ProbeResult {
 }
 
 #[tokio::test]
-async fn a_token_clones_and_does_not_push_until_it_is_revoked() {
+async fn deploy_token_only_reads_until_it_is_revoked() {
     let bed = Bed::new(HostKind::Gitlab).await;
     bed.forge.add_project("group-1/other").await.unwrap();
     let (request, _) = make_order(&bed.target(), CredentialKind::DeployToken, "fa/1");
@@ -60,8 +60,9 @@ async fn a_token_clones_and_does_not_push_until_it_is_revoked() {
     assert!(!bed.git(&["-C", "work", "fetch", "-q"], &[]).await.status.success());
 }
 
+/// A token of a group reads all projects below the group, until a person revokes it in the web pages.
 #[tokio::test]
-async fn a_token_of_a_group_clones_all_below_it_and_ends_where_people_revoke_it() {
+async fn group_token_reads_its_projects_until_revoked_by_people() {
     let bed = Bed::new(HostKind::Gitlab).await;
     bed.forge.add_project("group-1/other").await.unwrap();
     bed.forge.add_project("group-10/foreign").await.unwrap();
@@ -81,7 +82,7 @@ async fn a_token_of_a_group_clones_all_below_it_and_ends_where_people_revoke_it(
 }
 
 #[tokio::test]
-async fn a_key_clones_and_does_not_push_until_it_is_removed() {
+async fn deploy_key_only_reads_until_it_is_removed() {
     for kind in [HostKind::Gitlab, HostKind::Github, HostKind::Gitea] {
         let bed = Bed::new(kind).await;
         bed.forge.add_project("group-1/other").await.unwrap();
@@ -140,7 +141,7 @@ async fn clone_with_ssh(bed: &Bed, private: &str, known_hosts: &str, is_good: bo
 
 /// An answer that says nothing about a credential must not count as a proof.
 #[tokio::test]
-async fn a_server_that_is_down_or_another_one_proves_nothing() {
+async fn unrelated_answers_leave_probe_result_unclear() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let secret = basic_secret("u", "p");
     for url in [

@@ -70,7 +70,7 @@ impl Stand {
 const USER: &str = "gitlab%2Bdeploy-token-1";
 
 #[tokio::test]
-async fn a_token_is_for_its_repository_and_for_reading_until_it_is_revoked() {
+async fn read_token_covers_its_repository_until_revoked() {
     let stand = Stand::new().await;
     let one = Repositories::One("team/app".to_owned());
     let id = stand.token("gldt-secret", one.clone(), false);
@@ -109,8 +109,9 @@ async fn a_token_is_for_its_repository_and_for_reading_until_it_is_revoked() {
     assert!(!format!("{:?}", stand.access).contains("gldt"));
 }
 
+/// A token of a group covers only the repositories below the group. A token of one repository follows a moved repository.
 #[tokio::test]
-async fn a_token_of_a_group_is_for_what_is_below_and_follows_a_repository_that_moves() {
+async fn group_token_covers_only_repositories_below_the_group() {
     let stand = Stand::new().await;
     stand.token("gldt-group", Repositories::Below("team".to_owned()), false);
     stand.token("gldt-app", Repositories::One("team/app".to_owned()), false);
@@ -129,7 +130,7 @@ async fn a_token_of_a_group_is_for_what_is_below_and_follows_a_repository_that_m
 }
 
 #[tokio::test]
-async fn a_key_is_for_its_repository_and_for_reading_until_it_is_removed() {
+async fn read_key_covers_its_repository_until_removed() {
     let stand = Stand::new().await;
     let Some(public) = make_key(stand.folder.path(), "key").await else {
         println!("skipped: there is no ssh-keygen");

@@ -118,8 +118,9 @@ async fn clone_and_push_over_http() {
     }
 }
 
+/// The server refuses missing and wrong credentials, pushes, and names outside its folder.
 #[tokio::test]
-async fn what_is_refused_over_http() {
+async fn invalid_http_requests_are_refused() {
     let folder = TempDir::new().unwrap();
     let authentication = Some(HttpAuthentication::Basic {
         username: "u".to_owned(),

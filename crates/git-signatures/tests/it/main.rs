@@ -52,7 +52,7 @@ fn is_key_id(outcome: &str) -> bool {
 }
 
 #[test]
-fn what_the_tools_have_signed_is_verified() {
+fn signatures_of_real_tools_are_verified() {
     for (name, key) in [
         ("rsa.commit", "rsa.asc"),
         ("rsa.tag", "rsa.asc"),
@@ -89,7 +89,7 @@ fn what_the_tools_have_signed_is_verified() {
 }
 
 #[test]
-fn what_is_not_good_is_refused_and_said_why() {
+fn invalid_signatures_are_refused_with_a_reason() {
     for (name, with, expected) in [
         (
             "not-signed.commit",
@@ -195,8 +195,9 @@ fn a_signature_is_of_one_object() {
     }
 }
 
+/// A changed signature or key never makes verification panic, and never verifies as another signer.
 #[test]
-fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else() {
+fn damaged_signatures_and_keys_never_panic_or_change_signer() {
     for (name, key) in [
         ("rsa.commit", "rsa.asc"),
         ("p384.commit", "p384.asc"),
@@ -308,7 +309,7 @@ fn entries_without_keys_are_named() {
 }
 
 #[test]
-fn a_key_that_would_take_long_to_ask_about_is_refused() {
+fn keys_with_too_many_signatures_are_refused() {
     use base64::Engine as _;
     let text = String::from_utf8(read("rsa.asc")).unwrap();
     let (bytes, _) = openpgp_packets::armor::find_first(&text, "PGP PUBLIC KEY BLOCK", true).unwrap();

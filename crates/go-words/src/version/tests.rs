@@ -60,7 +60,7 @@ fn ranges_mean_what_they_mean_in_flux() {
 }
 
 #[test]
-fn what_is_no_range_is_refused() {
+fn invalid_version_ranges_are_refused() {
     for bad in [
         "",
         "||",

@@ -24,7 +24,7 @@ fn is_taken(text: &str) -> bool {
 }
 
 #[test]
-fn what_is_usual_is_taken() {
+fn quick_parser_takes_common_yaml() {
     for text in [
         "",
         "# nothing\n\n",
@@ -45,7 +45,7 @@ fn what_is_usual_is_taken() {
 }
 
 #[test]
-fn what_is_unusual_is_left_to_the_whole_parser() {
+fn quick_parser_leaves_rare_yaml_to_whole_parser() {
     for text in [
         "a:\n",
         "a: &b c\n",

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_reads() {
+    fn resource_table_is_valid() {
         let rows: Vec<Row> = serde_json::from_str(TABLE).unwrap();
         assert!(rows.len() > 40);
     }

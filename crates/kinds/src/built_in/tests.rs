@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{find_kind, find_resource, list_kinds, list_resources};
 
 #[test]
-fn names_are_there_once() {
+fn kind_names_are_unique() {
     let (mut names, mut plurals) = (HashSet::new(), HashSet::new());
     for kind in list_kinds() {
         assert!(names.insert((kind.group, kind.name)), "{kind:?}");

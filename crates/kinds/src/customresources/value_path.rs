@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_written_as_the_real_server_writes_it() {
+    fn paths_are_written_as_by_real_server() {
         let root = ValuePath::ROOT;
         let spec = root.field("spec");
         let rules = spec.field("rules");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn its_length_is_that_of_its_text() {
+    fn path_length_equals_length_of_its_text() {
         let root = ValuePath::ROOT;
         let spec = root.field("spec");
         for path in [

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_a_type_is_filled_in_further() {
+    fn duplicate_json_objects_are_merged() {
         let body =
             br#"{"metadata":{"name":"a","labels":{"x":"1"}},"metadata":{"labels":{"y":"2"}},"list":[1],"list":[2]}"#;
         let (value, _) = super::read_json(body, Twice::Filled).unwrap();

@@ -58,7 +58,7 @@ fn fields_know_their_file_and_line() {
 }
 
 #[test]
-fn fields_of_inline_patches_know_their_line_in_the_kustomization() {
+fn fields_of_inline_patches_know_their_kustomization_line() {
     let kustomization = "resources: [web.yaml]
 patches:
 - patch: |-
@@ -128,7 +128,7 @@ transformers:
 }
 
 #[test]
-fn errors_in_inline_patches_name_the_line_in_the_kustomization() {
+fn errors_in_inline_patches_name_their_kustomization_line() {
     for (text, wanted) in [
         (
             "patches:\n- patch: |-\n    apiVersion: v1\n    kind: X\n",
@@ -334,7 +334,7 @@ fn refusals_say_why_and_what_to_do() {
 }
 
 #[test]
-fn the_hash_of_a_generated_resource_whose_kind_was_changed_is_refused() {
+fn name_hash_is_refused_after_a_kind_change() {
     let patches =
         "patches:\n- target: {name: a}\n  patch: '[{\"op\": \"replace\", \"path\": \"/kind\", \"value\": \"KIND\"}]'\n";
     let build_widget = |generator: &str, kind: &str, more: &str| {
@@ -385,7 +385,7 @@ fn the_hash_of_a_generated_resource_whose_kind_was_changed_is_refused() {
 }
 
 #[test]
-fn a_change_that_fails_names_the_field_that_asked_for_it() {
+fn failed_change_names_the_field_that_requested_it() {
     let web = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 1\n";
     let patch = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec: 1\n";
     let cases = [

@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_reads_back_the_same(spec in generate_values()) {
+    fn written_manifests_read_back_the_same(spec in generate_values()) {
         let object = serde_json::json!({"apiVersion": "v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": spec});
         let text = to_yaml(&object);
         let read = read_manifests("a.yaml", &text, &Limits::default());

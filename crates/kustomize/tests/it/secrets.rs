@@ -50,7 +50,7 @@ fn no_error_quotes_a_secret() {
 }
 
 #[test]
-fn what_was_copied_from_a_secret_is_confidential_and_nothing_else() {
+fn only_copies_of_secret_values_become_confidential() {
     let confidential = |kustomization: &str| -> Vec<String> {
         let files = [("s.yaml", SECRET), ("m.yaml", MAP)];
         let built = build(&make_tree(kustomization, &files), ".", &Options::default()).expect(kustomization);
@@ -112,7 +112,7 @@ impl kustomize::FileTree for Partly<'_> {
 }
 
 #[test]
-fn what_is_made_of_a_confidential_file_is_confidential() {
+fn resources_from_confidential_files_are_confidential() {
     let others = "- other.yaml\n";
     let other = MAP.split("---\n").nth(1).unwrap();
     let confidential = |kustomization: &str, file: (&str, &str)| -> Vec<String> {

@@ -32,7 +32,7 @@ fn build_error(text: &str, substitution: Substitution) -> String {
 }
 
 #[test]
-fn an_object_is_confidential_if_a_value_of_a_secret_went_into_it() {
+fn substituted_secret_value_makes_object_confidential() {
     let secret = make_variables(&[("password", "hunter2", true), ("colour", "teal", false)]);
     let confidential = |text: &str| {
         let built = build_text(&format!("{HEAD}data:\n  a: {text}\n"), options_with(secret.clone())).unwrap();
@@ -46,8 +46,9 @@ fn an_object_is_confidential_if_a_value_of_a_secret_went_into_it() {
     assert!(!confidential("$${password}"));
 }
 
+/// A value of a Secret changes neither the identity of an object nor the name of a field.
 #[test]
-fn a_value_of_a_secret_changes_nothing_that_an_object_is_called_by() {
+fn secret_values_cannot_change_identity_or_field_names() {
     let of_secret = |value| make_variables(&[("v", value, true), ("plain", "web", false)]);
     for (text, value) in [
         ("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: ${v}\n", "web"),
@@ -137,7 +138,7 @@ fn an_error_names_the_line_and_the_variable() {
 }
 
 #[test]
-fn an_error_about_a_secret_says_where_and_not_what() {
+fn errors_about_secrets_name_place_but_not_value() {
     let secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: a\nstringData:\n  p: hun${ter2}\n  q: x${ter\n";
     let message = build_error(secret, make_variables(&[]));
     assert!(message.starts_with("a.yaml:") && !message.contains("ter"), "{message}");
@@ -189,14 +190,14 @@ fn common_metadata_comes_after_the_substitution() {
 
 /// kustomize-controller rounds such a number to a float, because it converts all objects.
 #[test]
-fn an_object_without_a_dollar_is_left_as_it_is() {
+fn object_without_variables_stays_unchanged() {
     let text = format!("{HEAD}data:\n  a: 9007199254740993\n");
     let built = build_text(&text, options_with(make_variables(&[("v", "x", false)]))).unwrap();
     assert_eq!(built.resources[0].object["data"]["a"], 9_007_199_254_740_993_u64);
 }
 
 #[test]
-fn what_multiplies_is_given_up() {
+fn multiplying_substitutions_end_at_the_budget() {
     let value = "a".repeat(100_000);
     let bomb = make_variables(&[("v", &value, false)]);
     for expression in [

@@ -134,7 +134,7 @@ fn a_document_that_is_to_stay_encrypted_stays() {
 }
 
 #[test]
-fn what_costs_much_is_refused() {
+fn costly_files_are_refused() {
     let keys = read_age_keys();
     let large = vec![b'a'; (5 << 20) + 1];
     assert!(matches!(
@@ -180,7 +180,7 @@ fn what_costs_much_is_refused() {
 }
 
 #[test]
-fn keys_are_tried_so_often_and_no_more() {
+fn attempts_with_keys_are_bounded() {
     let mut many = Keys::new();
     many.add_age(&read_data("keys/stranger.agekey").repeat(64)).unwrap();
     let file = String::from_utf8(read_data("encrypted/secret.yaml")).unwrap();

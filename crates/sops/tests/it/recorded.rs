@@ -69,7 +69,7 @@ fn read_verdicts() -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_file_is_what_sops_says() {
+fn every_file_gets_the_verdict_of_sops() {
     let keys = read_keys();
     let mut wrong = Vec::new();
     for (name, verdict) in read_verdicts() {

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_ignored_unasked() {
+    fn nothing_is_ignored_by_default() {
         assert_eq!(index(&["a.png", "b.zip", ".github/x"], None).unwrap().objects.len(), 3);
     }
 }

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_refused() {
+    fn malformed_listing_pages_are_refused() {
         for (xml, problem) in [
             ("no XML <", "is no XML"),
             ("<ListBucketResult>", "is cut off"),

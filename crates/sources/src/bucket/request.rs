@@ -172,8 +172,9 @@ mod tests {
         BucketRequest::read(source, asked, &BucketSecrets::default())
     }
 
+    /// The bucket is a part of the path, or of the host's name where a store needs that.
     #[test]
-    fn a_bucket_is_a_path_of_its_store_where_the_store_takes_that() {
+    fn bucket_address_follows_its_store() {
         let request = read("store.example.com:9000").unwrap();
         assert_eq!(request.endpoint.to_string(), "https://store.example.com:9000");
         assert_eq!(request.path_of("a b/ü+c"), "/Apps/a%20b/%C3%BC%2Bc");

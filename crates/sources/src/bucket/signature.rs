@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_letter_is_encoded() {
+    fn special_characters_are_percent_encoded() {
         assert_eq!(encode("a/b c+ü~-._", true), "a/b%20c%2B%C3%BC~-._");
         assert_eq!(encode("a/b", false), "a%2Fb");
         assert_eq!(

@@ -82,15 +82,16 @@ async fn few_lanes_may_hold_equal_parts_of_the_whole() {
     assert_eq!(budget.process_limits().lane, 60);
 }
 
+/// A budget that an administrator set per lane isn't divided by the number of lanes.
 #[test]
-fn a_budget_that_an_administrator_has_set_is_not_divided() {
+fn explicit_lane_budget_is_not_divided() {
     let budget = budget(60, 200);
     budget.set_lane_count(1);
     assert_eq!(budget.process_limits().lane, 60);
 }
 
 #[tokio::test]
-async fn what_is_held_is_counted_for_the_lane_and_for_all_and_given_back() {
+async fn held_bytes_are_counted_per_lane_and_in_total() {
     let budget = budget(60, 100);
     let a = budget.acquire("a", 60, later()).await.unwrap();
     let mut b = budget.acquire("b", 40, later()).await.unwrap();
@@ -121,7 +122,7 @@ async fn what_is_held_is_counted_for_the_lane_and_for_all_and_given_back() {
 }
 
 #[tokio::test]
-async fn more_than_there_ever_is_is_refused_at_once_with_the_setting() {
+async fn request_over_the_limit_is_refused_with_its_setting() {
     let budget = budget(60, 50);
     for (bytes, setting) in [(61, "--things-per-tenant"), (51, "--things")] {
         let refused = budget.acquire("a", bytes, later()).await.unwrap_err();
@@ -162,7 +163,7 @@ async fn a_wait_ends_at_its_time_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_waits_for_its_own_lane_holds_nobody_up() {
+async fn request_waiting_for_its_lane_blocks_no_other_lane() {
     let budget = budget(60, 100);
     let held = budget.acquire("a", 60, later()).await.unwrap();
     let mut own = ask(&budget, "a", 60).await;
@@ -237,7 +238,7 @@ async fn a_large_request_is_passed_a_few_times_only() {
 }
 
 #[tokio::test]
-async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
+async fn share_allows_granted_bytes_and_refuses_by_whole_limit() {
     let budget = budget(60, 100);
     budget.follow_share(false);
     assert!(budget.try_acquire("a", 1).unwrap_err().is_transient());
@@ -270,7 +271,7 @@ async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
 }
 
 #[tokio::test]
-async fn whoever_follows_a_part_hears_of_every_change() {
+async fn followers_of_a_share_learn_every_change() {
     let budget = budget(60, 100);
     budget.follow_share(false);
     budget.add_share(50);
@@ -288,7 +289,7 @@ async fn whoever_follows_a_part_hears_of_every_change() {
 }
 
 #[tokio::test]
-async fn what_is_joined_is_given_back_once() {
+async fn joined_bytes_are_released_once() {
     let (budget, other) = (budget(60, 100), budget(60, 100));
     let mut held = budget.try_acquire("a", 10).unwrap();
     held.join(budget.try_acquire("a", 20).unwrap()).unwrap();
@@ -301,7 +302,7 @@ async fn what_is_joined_is_given_back_once() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_larger_share_keeps_nobody_from_what_is_there() {
+async fn request_waiting_for_larger_share_leaves_free_bytes_usable() {
     let budget = budget(100, 100);
     budget.follow_share(false);
     budget.add_share(20);
@@ -323,7 +324,7 @@ async fn who_waits_for_a_larger_share_keeps_nobody_from_what_is_there() {
 
 /// Namespaces without a tenant share one process, which has the limit of one tenant.
 #[tokio::test]
-async fn where_several_share_what_one_may_have_each_has_half_of_it() {
+async fn lanes_sharing_one_limit_get_half_each() {
     let budget = budget(60, 100);
     budget.follow_share(true);
     budget.add_share(60);
@@ -346,7 +347,7 @@ async fn where_several_share_what_one_may_have_each_has_half_of_it() {
 
 /// Growth has no turn to wait for, but an answer about a larger share takes a moment.
 #[tokio::test]
-async fn what_grows_waits_for_a_larger_share() {
+async fn growing_holder_waits_for_a_larger_share() {
     let budget = budget(60, 100);
     budget.follow_share(false);
     budget.add_share(20);
@@ -378,7 +379,7 @@ async fn what_grows_waits_for_a_larger_share() {
 }
 
 #[test]
-fn on_a_thread_what_grows_waits_as_well() {
+fn growing_holder_on_a_thread_waits_as_well() {
     let budget = budget(60, 100);
     budget.follow_share(false);
     budget.add_share(20);
@@ -397,7 +398,7 @@ fn on_a_thread_what_grows_waits_as_well() {
 
 /// A holder that waits for other holders could wait for ever.
 #[tokio::test]
-async fn what_grows_waits_for_nothing_but_a_larger_share() {
+async fn growing_holder_waits_only_for_a_larger_share() {
     let whole = budget(60, 100);
     let (_a, mut held) = (whole.try_acquire("a", 60).unwrap(), whole.try_acquire("b", 40).unwrap());
     let growing = whole.clone();

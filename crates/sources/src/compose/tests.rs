@@ -191,7 +191,7 @@ fn patterns_match_part_by_part_as_fluxs_do() {
 }
 
 #[test]
-fn what_is_left_out_is_found_by_path_name_or_from_the_patterns_root() {
+fn exclusions_match_paths_names_and_pattern_roots() {
     let all = |exclude: &[&str]| vec![make_copy("@s/**", "", exclude, Strategy::Overwrite)];
     check(
         CONFIG,
@@ -232,7 +232,7 @@ fn what_is_left_out_is_found_by_path_name_or_from_the_patterns_root() {
 }
 
 #[test]
-fn what_cant_be_copied_is_named() {
+fn failed_copies_are_reported_by_name() {
     let link: Files<'_> = &[("a/file", "x"), ("a/link", "-> ../../etc/passwd")];
     let check = |files: Files<'_>, copies: Vec<Copy>, expected: &str| {
         let refused = compose(&[("s", files)], copies).unwrap_err();
@@ -384,7 +384,7 @@ fn archives_are_extracted() {
 }
 
 #[test]
-fn what_an_archive_holds_stays_within_the_artifact() {
+fn extracted_entries_stay_within_the_artifact() {
     let limits = Limits {
         files: 1000,
         unpacked_bytes: 1 << 20,

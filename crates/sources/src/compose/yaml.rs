@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_is_refused_without_being_quoted() {
+    fn yaml_without_a_map_is_refused_without_quoting() {
         for text in ["- secret\n", "secret\n", "a: [secret\n", "\u{0}secret"] {
             let problem = merge_documents(b"a: 1\n", text.as_bytes()).unwrap_err();
             assert!(!problem.contains("secret"), "{problem}");

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_around_the_first_inputs_are_read_line_by_line() {
+    fn mutated_files_are_read_line_by_line() {
         super::super::check_around(&seeds(), check);
     }
 }

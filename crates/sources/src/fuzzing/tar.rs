@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn archives_around_the_first_inputs_are_read_as_by_others() {
+    fn mutated_archives_are_read_as_by_other_readers() {
         super::super::check_around(&seeds(), check);
     }
 }

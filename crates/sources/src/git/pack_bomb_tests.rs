@@ -127,7 +127,7 @@ fn index<'a>(file: &'a File, limits: &'a Limits, cancelled: &'a AtomicBool, spar
 static GOES_ON: AtomicBool = AtomicBool::new(false);
 
 #[test]
-fn a_chain_is_indexed_with_two_of_its_objects_in_memory() {
+fn delta_chain_is_indexed_with_two_objects_in_memory() {
     let (file, ids) = chain(400);
     let measure = Measure::from_pack(&file, Algorithm::Sha1, &Limits::default(), &GOES_ON).unwrap();
     assert_eq!(measure.objects, 401);
@@ -158,7 +158,7 @@ fn a_chain_is_indexed_with_two_of_its_objects_in_memory() {
 }
 
 #[test]
-fn reading_deep_objects_again_and_again_comes_to_an_end() {
+fn repeated_reads_of_deep_objects_are_bounded() {
     let (file, ids) = chain(400);
     let limits = Limits {
         delta_bytes: 64 << 20,
@@ -179,7 +179,7 @@ fn reading_deep_objects_again_and_again_comes_to_an_end() {
 
 /// All objects of a bush of deltas are found, even without memory to cache any of them.
 #[test]
-fn a_bush_of_deltas_is_found_whatever_room_there_is() {
+fn branching_deltas_are_found_with_any_cache_size() {
     let mut pack = Writer::new();
     let content = vec![b'.'; 5_000];
     let root = pack.blob(&content);
@@ -219,7 +219,7 @@ fn a_bush_of_deltas_is_found_whatever_room_there_is() {
 }
 
 #[test]
-fn what_deltas_declare_is_bounded_before_it_is_believed() {
+fn declared_delta_sizes_are_bounded_before_use() {
     let limits = Limits {
         file_bytes: 20_000,
         object_bytes: 1_000_000,
@@ -248,7 +248,7 @@ fn what_deltas_declare_is_bounded_before_it_is_believed() {
 }
 
 #[test]
-fn a_fetch_that_is_given_up_ends_at_the_next_object() {
+fn cancelled_fetch_ends_at_the_next_object() {
     let (file, ids) = chain(10);
     let (limits, cancelled) = (Limits::default(), AtomicBool::new(true));
     let refused = Measure::from_pack(&file, Algorithm::Sha1, &limits, &cancelled).unwrap_err();

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_is_a_signature_of_what_it_is_about() {
+    fn statement_signs_only_its_subject() {
         let digest = Digest::parse(&format!("sha256:{}", "a".repeat(64))).unwrap();
         let statement = json!({
             "_type": STATEMENT_TYPE, "subject": [{ "digest": { "sha256": digest.hex() }, "annotations": {} }],
@@ -156,7 +156,7 @@ mod tests {
 
     /// The example of DSSE's protocol.
     #[test]
-    fn a_payload_is_encoded_with_its_type_and_both_lengths() {
+    fn payload_is_encoded_with_type_and_lengths() {
         assert_eq!(
             encode("http://example.com/HelloWorld", b"hello world"),
             b"DSSEv1 29 http://example.com/HelloWorld 11 hello world"

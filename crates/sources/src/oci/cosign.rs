@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_of_a_key_and_of_an_artifact() {
+    fn signature_counts_for_its_key_and_artifact_alone() {
         let (own, other) = (make_pair(), make_pair());
         let secret = SecretData::from([
             ("a.pub".to_owned(), write_pem(&own)),

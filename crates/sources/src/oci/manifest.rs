@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_takes_only_so_much() {
+    fn annotations_in_status_are_bounded() {
         let mut annotations = serde_json::Map::new();
         for number in 0..1000 {
             annotations.insert(format!("a{number}"), json!("x".repeat(100)));

@@ -113,7 +113,7 @@ async fn every_bound_holds_and_is_named() {
 }
 
 #[tokio::test]
-async fn a_server_that_ignores_depth_is_bounded_all_the_same() {
+async fn server_without_shallow_support_is_bounded() {
     let mut bed = Bed::with(Options {
         versions: ProtocolVersions::OnlyZero,
         ..Options::default()

@@ -71,7 +71,7 @@ async fn a_fetch_waits_for_memory_and_gives_it_back() {
 }
 
 #[tokio::test]
-async fn a_repository_beyond_its_tenants_budget_is_refused_with_the_setting() {
+async fn repository_over_tenant_budget_is_refused_with_its_setting() {
     let mut bed = Bed::new().await;
     bed.repository
         .commit([("a", noise(1, 3 << 20))], "large")
@@ -167,7 +167,7 @@ async fn archives_are_charged_and_old_revisions_make_room() {
 }
 
 #[tokio::test]
-async fn an_archive_that_no_longer_fits_is_removed_when_it_is_found() {
+async fn adopted_archive_over_budget_is_removed() {
     let bed = Bed::new().await;
     bed.repository
         .commit([("a", noise(1, 300_000))], "first")
@@ -181,7 +181,7 @@ async fn an_archive_that_no_longer_fits_is_removed_when_it_is_found() {
 }
 
 #[test]
-fn what_is_left_of_sources_that_are_gone_is_removed() {
+fn archives_of_deleted_sources_are_removed() {
     let folder = tempfile::TempDir::new().unwrap();
     let store = ArtifactStore::open(folder.path(), make_budget(1000, 1000)).unwrap();
     let root = folder.path().join("gitrepository");

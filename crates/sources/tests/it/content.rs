@@ -167,7 +167,7 @@ async fn run_git(bed: &Bed, arguments: &[&str], input: &[u8]) -> String {
 
 /// Names, paths and ignore files count only if no pattern excludes them.
 #[tokio::test]
-async fn what_is_ignored_may_be_called_anything() {
+async fn ignored_files_may_have_any_name() {
     let bed = Bed::new().await;
     let blob = run_git(&bed, &["hash-object", "-w", "--stdin"], b"a: b").await;
     let not_text = run_git(&bed, &["hash-object", "-w", "--stdin"], b"\xff").await;

@@ -83,7 +83,7 @@ async fn a_server_says_when_it_may_be_asked_again() {
 }
 
 #[tokio::test]
-async fn what_the_digest_says_is_stored_and_not_fetched_again() {
+async fn artifact_with_matching_digest_is_fetched_once() {
     let stand = Stand::new().await;
     let archive = pack_files(&[("a.yaml", "x")]);
     let digest = compute_digest(&archive);
@@ -113,7 +113,7 @@ async fn what_the_digest_says_is_stored_and_not_fetched_again() {
 }
 
 #[tokio::test]
-async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
+async fn wrong_digests_and_denied_addresses_are_refused() {
     let mut stand = Stand::new().await;
     let archive = pack_files(&[("a.yaml", "x")]);
     let good = compute_digest(&archive);

@@ -181,7 +181,7 @@ fn read(bed: &Bed, source: SourceKey, secret: SecretData) -> Result<GitRequest, 
 }
 
 #[tokio::test]
-async fn a_token_is_fetched_once_for_a_source_and_no_other_source_has_it() {
+async fn each_source_fetches_its_own_token_once() {
     let (bed, api) = start_bed().await;
     let tokens = AppTokens::default();
     let by_id = [("githubAppInstallationID", "7\n")];
@@ -239,7 +239,7 @@ async fn a_token_that_is_not_accepted_is_not_kept() {
 }
 
 #[tokio::test]
-async fn whatever_the_api_says_is_an_error_without_its_words() {
+async fn api_failures_are_reported_without_quoting_the_answer() {
     let (bed, api) = start_bed().await;
     let request = read(&bed, source(), app_secret(&api, &[("githubAppInstallationID", "7")])).unwrap();
     let raw = |status: &str, body: &str| {

@@ -58,7 +58,7 @@ async fn only_the_folders_asked_for_are_taken() {
 }
 
 #[tokio::test]
-async fn what_is_not_taken_does_not_count() {
+async fn unselected_files_do_not_count() {
     let mut bed = Bed::new().await;
     let many = (0..50).map(|at| (format!("many/{at}"), "x"));
     bed.repository.commit(many, "many").await.unwrap();

@@ -132,7 +132,7 @@ fn proxy_secret(proxy: &TestProxy) -> SecretData {
 const SHOWN: &str = "Basic bWU6aHVzaA==";
 
 #[tokio::test]
-async fn plain_requests_are_handed_to_it_and_names_are_its_own_to_know() {
+async fn proxy_receives_plain_requests_and_resolves_names() {
     let mut bed = Bed::new().await;
     bed.repository.commit([("a", "x")], "first").await.unwrap();
     let server = bed.server.http_address();
@@ -181,8 +181,9 @@ async fn ssh_goes_through_a_tunnel() {
     assert!(heads[0].contains(&format!("Proxy-Authorization: {SHOWN}\r\n")));
 }
 
+/// The policy applies to the proxy's address and to the addresses behind the proxy.
 #[tokio::test]
-async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
+async fn proxy_does_not_bypass_the_address_policy() {
     let mut bed = Bed::new().await;
     bed.repository.commit([("a", "x")], "first").await.unwrap();
     let proxy = TestProxy::start(BTreeMap::new(), Some(SHOWN)).await;
@@ -229,7 +230,7 @@ async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
 }
 
 #[tokio::test]
-async fn refusals_of_a_proxy_are_reported_without_its_words_and_credentials() {
+async fn proxy_refusals_are_reported_without_quotes_or_credentials() {
     let mut bed = Bed::new().await;
     bed.repository.commit([("a", "x")], "first").await.unwrap();
     let proxy = TestProxy::start(BTreeMap::new(), Some("Basic b3RoZXI=")).await;
@@ -266,8 +267,9 @@ async fn refusals_of_a_proxy_are_reported_without_its_words_and_credentials() {
     );
 }
 
+/// An endless answer of a proxy is cut off. A request with an unread proxy Secret is refused, and no direct connection is opened.
 #[tokio::test]
-async fn an_answer_without_end_is_ended_and_a_secret_that_was_not_read_is_no_way_around() {
+async fn endless_proxy_answers_and_unread_proxy_secrets_are_refused() {
     let mut bed = Bed::new().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -329,8 +331,9 @@ impl Connect for Elsewhere {
     }
 }
 
+/// Another process opens the connections. It also checks the addresses behind a proxy.
 #[tokio::test]
-async fn where_another_process_opens_connections_it_judges_what_is_behind_a_proxy_too() {
+async fn delegated_connections_check_addresses_behind_a_proxy() {
     let bed = Bed::new().await;
     bed.repository.commit([("a", "x")], "first").await.unwrap();
     let server = bed.server.http_address();

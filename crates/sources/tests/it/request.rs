@@ -110,7 +110,7 @@ fn urls_are_read_strictly() {
 }
 
 #[test]
-fn names_that_could_be_read_as_something_else_are_refused() {
+fn ambiguous_reference_names_are_refused() {
     for bad in [
         "-x",
         "a b",

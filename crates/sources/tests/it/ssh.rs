@@ -230,7 +230,7 @@ async fn unknown_hosts_are_distinguished() {
 }
 
 #[tokio::test]
-async fn what_the_server_says_is_passed_on() {
+async fn error_of_ssh_server_is_reported() {
     let mut bed = start_bed(ProtocolVersions::All).await;
     bed.secret = secret(&[
         ("identity", &write_key(&make_key(1))),

@@ -82,7 +82,7 @@ fn a_digest_is_no_path() {
 }
 
 #[test]
-fn what_an_interrupted_fetch_left_is_cleared() {
+fn leftovers_of_interrupted_fetches_are_removed() {
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::create_dir_all(folder.path().join(".incoming")).unwrap();
     std::fs::write(folder.path().join(".incoming/1-1"), "x").unwrap();

@@ -43,7 +43,7 @@ async fn expect_refusal(bed: &Bed, expected: &str) -> FetchError {
 }
 
 #[tokio::test]
-async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
+async fn nested_submodules_are_fetched_at_their_recorded_commits() {
     let bed = Bed::new().await;
     let deep = bed.server.create("deep").await.unwrap();
     let library = bed.server.create("library").await.unwrap();

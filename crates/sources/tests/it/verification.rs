@@ -31,7 +31,7 @@ async fn expect_refusal(bed: &Bed, request: &GitRequest, reason: FetchReason, ex
 }
 
 #[tokio::test]
-async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
+async fn only_commits_signed_by_trusted_key_are_stored() {
     let bed = Bed::new().await;
     let folder = bed.repository.folder().to_owned();
     let (author, other) = (Author::new(1), Author::new(2));
@@ -125,7 +125,7 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
 }
 
 #[tokio::test]
-async fn a_tag_has_to_be_signed_and_to_be_the_one_that_was_asked_for() {
+async fn only_requested_tag_signed_by_trusted_key_is_stored() {
     let bed = Bed::new().await;
     let folder = bed.repository.folder().to_owned();
     let author = Author::new(1);

@@ -81,7 +81,7 @@ fn killed_after(directory: &Path, count: usize) -> BTreeMap<String, u64> {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_survives_a_kill() {
+async fn acknowledged_writes_survive_a_kill() {
     let directory = tempfile::tempdir().unwrap();
     let mut all = BTreeMap::new();
     let mut highest = 0;

@@ -76,7 +76,7 @@ async fn a_full_disk_loses_nothing_and_ends() {
 }
 
 #[tokio::test]
-async fn a_write_that_landed_although_it_failed_is_seen_by_all() {
+async fn write_that_failed_but_landed_is_visible() {
     let directory = tempfile::tempdir().unwrap();
     let (store, mode) = failing(&directory);
     let mut watcher = store.watch("/", 1).unwrap();

@@ -142,8 +142,9 @@ fn store_in_files_that_may_not_grow() {
     });
 }
 
+/// Deletions succeed on a full disk, and the store recovers without a restart.
 #[test]
-fn deletions_work_on_a_full_disk_and_it_ends_by_itself() {
+fn deletions_on_full_disk_succeed_and_end_the_shortage() {
     let directory = tempfile::tempdir().unwrap();
     let output = child(
         "full::store_in_files_that_may_not_grow",
@@ -209,7 +210,7 @@ fn store_on_a_small_disk() {
 }
 
 #[test]
-fn what_filled_the_disk_can_be_deleted_and_makes_space() {
+fn deletions_free_space_on_full_disk() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_str().unwrap();
     let mounting = format!("mount -t tmpfs -o size=24m tenure {path}");

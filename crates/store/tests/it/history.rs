@@ -45,7 +45,7 @@ async fn snapshots_stay_and_old_ones_can_be_had() {
 }
 
 #[tokio::test]
-async fn a_watch_sees_every_change_under_its_prefix_across_a_restart() {
+async fn watch_sees_changes_under_its_prefix_across_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     put(&store, "/a/x", Expect::Absent, "1").await.unwrap();
@@ -78,7 +78,7 @@ async fn a_watch_sees_every_change_under_its_prefix_across_a_restart() {
 }
 
 #[tokio::test]
-async fn a_watch_wakes_for_a_change_and_ends_with_the_store() {
+async fn watch_wakes_for_changes_under_its_prefix() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let mut watcher = store.watch("/a/", store.revision()).unwrap();
@@ -89,7 +89,7 @@ async fn a_watch_wakes_for_a_change_and_ends_with_the_store() {
 }
 
 #[tokio::test]
-async fn a_watch_that_falls_off_the_history_gets_an_error() {
+async fn watch_behind_the_history_gets_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let limits = Limits {
         history_events: 4,
@@ -113,7 +113,7 @@ async fn a_watch_that_falls_off_the_history_gets_an_error() {
 }
 
 #[tokio::test]
-async fn the_file_forgets_what_memory_forgot_and_revisions_go_on() {
+async fn history_is_compacted_on_disk_and_revisions_continue() {
     let directory = tempfile::tempdir().unwrap();
     let limits = Limits {
         history_events: 16,
@@ -175,7 +175,7 @@ async fn a_watcher_of_something_quiet_does_not_fall_off() {
 }
 
 #[tokio::test]
-async fn a_change_wakes_whom_it_concerns() {
+async fn change_wakes_only_watches_of_its_prefix() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let mut watchers: Vec<_> = ["/", "/a/", "/a/b", "/b/", ""]
@@ -195,7 +195,7 @@ async fn a_change_wakes_whom_it_concerns() {
 }
 
 #[tokio::test]
-async fn the_file_does_not_grow_with_the_number_of_writes() {
+async fn file_size_is_independent_of_write_count() {
     let directory = tempfile::tempdir().unwrap();
     let limits = Limits {
         history_events: 500,

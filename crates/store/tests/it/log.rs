@@ -75,8 +75,9 @@ fn frames(directory: &Path) -> Vec<usize> {
     begins.chain([used]).map(|block| block * BLOCK).collect()
 }
 
+/// Writes that are only in the log are read at the start. A closed store has them in its tables.
 #[tokio::test]
-async fn what_is_only_in_the_log_is_read_at_the_start_and_brought_home_at_the_end() {
+async fn log_is_replayed_at_start_and_merged_at_close() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     put(&store, "/a", Expect::Absent, "1").await.unwrap();
@@ -188,7 +189,7 @@ async fn a_lost_part_that_others_follow_is_found() {
 /// A crash tears the last frame and never shortens the file: a shorter file lost acknowledged data, be it a frame or
 /// only the space after the last one.
 #[tokio::test]
-async fn a_file_that_was_cut_short_is_no_torn_end() {
+async fn truncated_log_is_refused_not_treated_as_torn() {
     let copy = make_killed_store(20).await;
     let length = std::fs::metadata(copy.path().join(LOGS[0])).unwrap().len();
     let length = usize::try_from(length).unwrap();

@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn what_others_own_survives(writes in prop::collection::vec(write(), 1..6), last in config()) {
+    fn apply_keeps_fields_of_other_managers(writes in prop::collection::vec(write(), 1..6), last in config()) {
         let Some(live) = story(&writes) else { return Ok(()) };
         let after = match WIDGET.apply(Some(&live), &last, "a", false, make_time(100)) {
             Ok(applied) => applied.into_object(Some(&live)),
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn who_gives_all_up_leaves_nothing(configs in prop::collection::vec((prop::sample::select(vec!["a", "b", "c"]), config()), 1..6)) {
+    fn empty_applies_by_all_managers_remove_all_fields(configs in prop::collection::vec((prop::sample::select(vec!["a", "b", "c"]), config()), 1..6)) {
         let writes: Vec<_> = configs.into_iter().map(|(who, what)| (who, what, Some(true))).collect();
         let mut live = story(&writes).unwrap();
         let nothing = json!({"apiVersion": "merge.tenure.test/v1", "kind": "Widget", "metadata": {"name": "w"}});

@@ -35,8 +35,9 @@ fn thing(version: &str, spec: Value) -> Value {
     json!({"apiVersion": format!("example.com/{version}"), "kind": "Thing", "metadata": {"name": "x"}, "spec": spec})
 }
 
+/// A version of an owner may lack a field of the object. An apply then fails as a faulty conversion, and an update succeeds without owners.
 #[test]
-fn a_field_that_an_owners_version_does_not_have_is_a_fault_of_the_conversion() {
+fn apply_fails_if_owner_version_lacks_a_field() {
     let now = Timestamp::from_unix_seconds(1_800_000_000);
     let apply = |live: Option<&Value>, version: &str, spec: Value, who: &str| {
         manager(version).apply(live, &thing(version, spec), who, false, now)
@@ -63,7 +64,7 @@ fn a_field_that_an_owners_version_does_not_have_is_a_fault_of_the_conversion() {
 }
 
 #[test]
-fn who_only_comes_to_own_what_is_there_changes_nothing_else() {
+fn apply_of_existing_values_changes_only_owners() {
     let now = Timestamp::from_unix_seconds(1_800_000_000);
     let live = json!({
         "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x", "uid": "1"}, "spec": {"a": "1"},

@@ -25,7 +25,7 @@ async fn grant_rules(place: &Place, user: &str, rules: Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gives_away_what_they_do_not_have() {
+async fn users_cannot_grant_rights_they_lack() {
     let place = Place::set("admission-a").await;
     let rules = json!([
         { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["get", "create"] },
@@ -85,7 +85,7 @@ async fn nothing_is_made_where_there_is_no_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_as_its_schema_says_is_refused_by_field() {
+async fn schema_violations_are_refused_by_field() {
     let place = Place::set("admission-c").await;
     let kustomizations = place.path("apis/kustomize.toolkit.fluxcd.io/v1", "kustomizations");
     let kustomization = json!({

@@ -105,7 +105,7 @@ impl Links {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_written_in_one_version_is_read_in_another() {
+async fn objects_are_converted_between_versions() {
     let Some(links) = Links::set("conversion-a").await else {
         return;
     };
@@ -166,7 +166,7 @@ async fn a_field_has_its_owner_in_every_version() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_needs_no_conversion_goes_on_without_the_webhook() {
+async fn requests_without_conversion_succeed_without_webhook() {
     let Some(links) = Links::set("conversion-c").await else {
         return;
     };

@@ -38,7 +38,7 @@ async fn a_finalizer_keeps_an_object() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_owned_goes_with_its_owner_unless_it_is_orphaned() {
+async fn owned_object_is_deleted_with_owner_unless_orphaned() {
     let place = Place::set("deletion-b").await;
     let maps = place.path("api/v1", "configmaps");
     for (policy, stays) in [("Background", false), ("Foreground", false), ("Orphan", true)] {

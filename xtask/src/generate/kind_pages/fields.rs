@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_has_a_table_and_its_objects_have_sections() {
+    fn object_gets_table_and_nested_objects_get_sections() {
         check(
             &json!({ "type": "object", "description": "What\nit is.", "required": ["name"], "properties": {
                 "name": { "type": "string", "minLength": 1, "maxLength": 63, "pattern": "^(a|b)$" },
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_looks_like_a_link_is_quoted_as_html() {
+    fn code_resembling_a_link_is_quoted_as_html() {
         assert_eq!(quote_code("^(a|b)$"), r"`^(a\|b)$`");
         assert_eq!(quote_code(r"[a](\.b*)"), "<code>[a]&#40;&#92;.b&#42;)</code>");
     }

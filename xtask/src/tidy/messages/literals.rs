@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_have_no_messages_but_those_of_errors_and_flags() {
+    fn only_error_and_flag_attributes_hold_messages() {
         check("#[expect(a, reason = \"b\")] fn c() { \"d\" }", &[(1, "d")]);
         check("#![doc = \"a\"] #[serde(rename = \"b\")] c \"d\"", &[(1, "d")]);
         check(

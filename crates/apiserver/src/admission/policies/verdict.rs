@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_too_much_together_is_one_failure() {
+    fn validations_over_the_shared_budget_give_one_denial() {
         // A search through this text costs 400,000.
         let params = json!({"long": "x".repeat(4_000_000)});
         let dear = "!params.long.contains('y')";

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_in_foreground_deletion_waits_for_what_blocks_it() {
+    fn foreground_deletion_waits_for_blocking_dependents() {
         let owner = object(&[], &[FOREGROUND, "other"], true);
         let blocking = object(&[("me", true)], &[], false);
         let free = object(&[("me", false)], &[], false);

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generation_is_spoken_for_once() {
+    fn each_generation_is_reported_once() {
         let mut object = json!({
             "metadata": { "name": "web", "generation": 2, "creationTimestamp": "2026-01-02T03:04:05Z" },
             "spec": { "replicas": 3 },
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_for_is_nothing_reported() {
+    fn workloads_with_zero_replicas_report_none() {
         let object = json!({ "metadata": { "name": "web", "generation": 1 }, "spec": { "replicas": 0 } });
         let status = report_deployment(&object).unwrap_or_default();
         assert_eq!(status.get("replicas"), None);

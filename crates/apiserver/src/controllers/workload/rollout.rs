@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_paused_is_scaled_only() {
+    fn paused_deployment_is_only_scaled() {
         let mut rollout = SimulatedRollout::new(deployment());
         rollout.change("/spec/paused", json!(true));
         rollout.change(IMAGE, json!("i:2"));
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_its_own_is_left() {
+    fn foreign_replica_sets_are_left_alone() {
         let foreign = json!({ "kind": "ReplicaSet", "metadata": { "name": "x" }, "spec": { "replicas": 2 } });
         let taken = FirstName::default();
         let rollout = roll_out(&deployment(), vec![foreign.clone()], |name| {

@@ -82,7 +82,7 @@ async fn only_what_has_changed_is_fetched() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_taken() {
+async fn requested_objects_are_stored() {
     let stand = Stand::new().await;
     stand.server.set_page(2);
     stand.put(&[
@@ -138,7 +138,7 @@ async fn what_is_asked_for_is_taken() {
 }
 
 #[tokio::test]
-async fn what_changes_meanwhile_is_taken_as_it_is_received() {
+async fn objects_changed_during_fetch_are_stored_as_received() {
     let stand = Stand::new().await;
     stand.put(&[("a", "one"), ("b", "two"), ("c", "three")]);
     let lists = AtomicUsize::new(0);

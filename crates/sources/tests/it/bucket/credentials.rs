@@ -119,7 +119,7 @@ async fn tls_is_verified() {
 }
 
 #[tokio::test]
-async fn a_store_is_reached_through_a_proxy_whose_credentials_it_never_sees() {
+async fn store_behind_proxy_never_sees_proxy_credentials() {
     let mut stand = Stand::new().await;
     stand.require_keys("us-east-1");
     stand.put(&[("a", "1")]);

@@ -42,7 +42,7 @@ async fn a_store_says_when_it_may_be_asked_again() {
 }
 
 #[tokio::test]
-async fn what_has_no_end_is_ended() {
+async fn endless_answers_are_cut_off() {
     let mut stand = Stand::new().await;
     stand.put(&[("a", "1")]);
     stand.limits.files = 10_000;
@@ -168,7 +168,7 @@ async fn nothing_leads_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_empties_nothing() {
+async fn answer_without_a_list_empties_no_artifact() {
     let stand = Stand::new().await;
     stand.put(&[("a", "1")]);
     let first = stand.get(stand.make_request()).await;

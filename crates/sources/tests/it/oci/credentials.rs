@@ -230,7 +230,7 @@ async fn blobs_come_from_elsewhere_without_credentials() {
 }
 
 #[tokio::test]
-async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_own() {
+async fn registry_proxy_gets_its_own_credentials() {
     let mut stand = Stand::new().await;
     stand.push("v1", &[("a", "x")]);
     let server = stand.server.address();
@@ -273,7 +273,7 @@ async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_
 
 /// A host with an authority of its own is verified with the `ca.crt` beside the credential.
 #[tokio::test]
-async fn a_credential_is_tried_at_a_registry_with_the_authority_beside_it() {
+async fn registry_probe_trusts_authority_beside_the_credential() {
     let server = RegistryServer::start_with_tls(&["localhost"]).await.unwrap();
     let host = format!("localhost:{}", server.address().port());
     server.require(Access::Basic {

@@ -12,7 +12,7 @@ use super::{Stand, source_key};
 use crate::bed::noise;
 
 #[tokio::test]
-async fn what_arrives_is_what_was_asked_for() {
+async fn content_with_wrong_digest_or_size_is_refused() {
     let stand = Stand::new().await;
     let good = pack_files(&[("a.yaml", "good")]);
     let mut evil = good.clone();
@@ -45,7 +45,7 @@ async fn what_arrives_is_what_was_asked_for() {
 }
 
 #[tokio::test]
-async fn what_has_no_end_is_ended() {
+async fn endless_answers_are_cut_off() {
     let mut stand = Stand::new().await;
     stand.push("latest", &[("a.yaml", "a")]);
     // Endless tags, on empty pages and on full pages.

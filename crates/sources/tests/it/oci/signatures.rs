@@ -64,7 +64,7 @@ const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
 /// A referrer is found through the registry, and under the tag that stands for the list. It counts as a signature if its type says so, it names this artifact, and a
 /// trusted key made it.
 #[tokio::test]
-async fn a_bundle_that_refers_to_the_artifact_is_a_signature_of_it() {
+async fn referring_bundle_counts_as_signature() {
     for keeps_referrers in [true, false] {
         let mut stand = Stand::new().await;
         if !keeps_referrers {
@@ -107,7 +107,7 @@ async fn a_bundle_that_refers_to_the_artifact_is_a_signature_of_it() {
 
 /// Signatures of cosign 2 with `--registry-referrers-mode=oci-1-1`: the same text as under the tag.
 #[tokio::test]
-async fn a_text_that_refers_to_the_artifact_is_a_signature_of_it() {
+async fn referring_simple_signing_text_counts_as_signature() {
     let mut stand = Stand::new().await;
     let (own, own_key) = make_pair();
     stand.secrets.keys = Some(SecretData::from([("own.pub".to_owned(), own_key)]));
@@ -134,7 +134,7 @@ async fn a_text_that_refers_to_the_artifact_is_a_signature_of_it() {
 
 /// A user with the right to push can't make verification arbitrarily expensive with bundles, endless pages, or deleted manifests.
 #[tokio::test]
-async fn what_refers_to_an_artifact_is_bounded() {
+async fn referrers_of_an_artifact_are_bounded() {
     let mut stand = Stand::new().await;
     let (own, own_key) = make_pair();
     let (other, _) = make_pair();

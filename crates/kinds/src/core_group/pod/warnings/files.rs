@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_paths_are_reported_in_the_order_of_the_list() {
+    fn overlapping_paths_are_reported_in_list_order() {
         assert_eq!(
             list_warnings(&["b", "a/b/c", "a-b", "a/b/d", "a/b", "", "a/b/c/"]),
             [
