@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_is_what_the_page_lists() {
+    fn customizer_profiles_grant_documented_verbs() {
         let all = ["get", "list", "watch", "create", "update", "patch", "delete"];
         let read = ["get", "list", "watch"];
         let admin = |group, resource| verbs(Profile::Admin, group, resource);
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_granted_is_in_no_rule() {
+    fn customizer_roles_exclude_wildcards_workloads_and_package_deletion() {
         for profile in [Profile::Admin, Profile::Restricted] {
             assert!(!verbs(profile, "cozystack.io", "packages").contains(&"delete".to_owned()));
             let role = make_cluster_role(profile).to_string();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_repository_or_a_folder_there_is_none() {
+    fn customizer_without_url_or_path_is_refused() {
         let without = |change: fn(&mut Customizer)| {
             let mut customizer = customizer(Profile::Admin);
             change(&mut customizer);
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_merely_has_the_name_is_not_its_own() {
+    fn binding_is_own_only_with_its_label_and_subject() {
         for object in list_objects(&customizer(Profile::Admin)).expect("objects") {
             assert_eq!(is_own(&object), object["kind"] != "Namespace", "{object}");
         }

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_spread_by_a_twentieth_and_the_same_each_time() {
+    fn jitter_spreads_interval_by_five_percent_and_is_deterministic() {
         let interval = Duration::from_secs(1_000);
         let at = Timestamp::UNIX_EPOCH;
         let spread: Vec<f64> = (0..500)

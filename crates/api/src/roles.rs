@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_of_cozystacks_writes_its_applications_and_nothing_else() {
+    fn cozystack_role_writes_applications_and_nothing_else() {
         let role = tenant_gitops_cozystack_cluster_role();
         for rule in role["rules"].as_array().expect("rules") {
             let is_applications = rule["apiGroups"] == json!(["apps.cozystack.io"]);
@@ -382,7 +382,7 @@ mod tests {
 
     /// The rights of owners in the home namespace, and of viewers anywhere, give no access to an account and show no Secret.
     #[test]
-    fn owners_at_home_and_viewers_come_neither_to_the_account_nor_to_secrets() {
+    fn home_owners_and_viewers_reach_no_account_or_secret() {
         for (role, written) in [
             (home_owner_cluster_role(), &["configmaps"][..]),
             (viewer_cluster_role(), &[]),

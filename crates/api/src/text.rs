@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_shown_as_what_it_is() {
+    fn invisible_characters_are_escaped() {
         for (text, shown) in [
             (
                 "plain \"text\" with \\ and 'quotes'",

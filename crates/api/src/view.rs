@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_another_type_is_as_good_as_absent() {
+    fn value_of_another_type_counts_as_absent() {
         let object = json!({
             "metadata": { "name": "a", "labels": { "x/y": "z" }, "annotations": { "k": "Ignore" }, "deletionTimestamp": "t" },
             "spec": { "replicas": 3, "suspend": true, "list": ["a", 1, { "name": "b" }] },

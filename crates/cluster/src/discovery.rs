@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_found_in_its_version_or_in_the_preferred_one() {
+    fn kind_is_found_in_requested_or_preferred_version() {
         let known = discovery(&[(
             "shop",
             vec![

@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_404_that_names_the_object_says_that_it_is_not_there() {
+    fn only_404_that_names_object_means_absence() {
         let absent = |body: &str| {
             ClusterError::from_answer(&crate::identities::controller(), 404, None, body.as_bytes()).absent()
         };

@@ -315,7 +315,7 @@ mod tests {
 
     /// RBAC's kinds have names that events may not have.
     #[test]
-    fn an_event_is_called_as_events_may_be() {
+    fn event_name_has_only_allowed_characters() {
         for (name, expected) in [
             ("apps", "apps"),
             ("tenure:lane", "tenure-lane"),

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_good_when_all_is() {
+    fn health_is_good_when_every_part_is_good() {
         let health = ControllerHealth::default();
         let reporter = health.clone();
         assert!(health.is_good());

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_may_be_empty_and_is_never_half_of_one() {
+    fn empty_page_is_read_and_incomplete_page_is_refused() {
         for text in [r#"{"items":null}"#, r#"{"items":[]}"#, "{}"] {
             assert!(
                 RawPage::from_text(text.as_bytes(), &config_maps())
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_an_event_is_refused() {
+    fn malformed_event_is_refused() {
         for line in [
             r#"{"type":"ADDED","object":{}"#,
             r#"{"type":"ADDED","object":}"#,

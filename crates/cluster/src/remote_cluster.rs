@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_server_says_is_bounded_and_quotes_nothing_that_it_was_sent() {
+    fn remote_error_text_is_bounded_and_quotes_no_credential() {
         let refused = |message: &str| ClusterError::Invalid {
             code: 422,
             message: message.to_owned(),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_takes_room_as_it_grows() {
+    fn long_text_takes_room_as_it_grows() {
         let mut growing = GrowingText::default();
         growing.grow_to(UNCOUNTED, Some(&terms())).unwrap();
         assert!(growing.held.is_empty());

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_date_counts_unless_it_is_missing_or_close() {
+    fn server_date_counts_unless_missing_or_close() {
         let now: Timestamp = "2026-05-01T12:00:00.700Z".parse().unwrap();
         let clock = ServerClock::default();
         for (date, there) in [

@@ -158,8 +158,9 @@ mod tests {
         assert!(claimed(br#"{"iss": "maker"}"#).is_none() && Token::new("opaque", None).claims().is_none());
     }
 
+    /// A token is stale five minutes before its end. A short token is stale in the last fifth of its life.
     #[test]
-    fn a_token_is_replaced_five_minutes_before_its_end_or_in_its_last_fifth() {
+    fn token_is_stale_shortly_before_expiry() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let issued = |issued: u64, end: u64| {
             let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"iat": {issued}, "exp": {end}}}"#));

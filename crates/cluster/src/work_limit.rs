@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_of_a_lane_stands_in_the_line_of_all() {
+    async fn each_lane_has_one_place_in_shared_queue() {
         let shared = SharedWorkLimit::new(1);
         let (many, few) = (shared.of_lane(), shared.of_lane());
         let held = shared.work.acquire().await.unwrap();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_small_never_waits() {
+    async fn small_work_never_waits() {
         let shared = SharedWorkLimit::new(1);
         let lane = shared.of_lane();
         let _all = shared.work.acquire().await.unwrap();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_holds_one_page_and_all_hold_so_many() {
+    async fn pages_are_limited_per_lane_and_in_total() {
         let shared = SharedWorkLimit::new(1);
         let lane = shared.of_lane();
         let held = lane.take_page().await;

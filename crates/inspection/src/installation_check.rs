@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_its_remedy() {
+    fn missing_prerequisite_is_named_with_remedy() {
         check(|all| all.version = "v1.27.9".to_owned(), Gravity::Bad, "too old");
         check(
             |all| all.version = "v2.0.0".to_owned(),

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_is_named_with_the_flag_that_closes_it() {
+    fn open_gap_is_named_with_closing_flag() {
         let whole = describe(true, true);
         assert!(whole.starts_with("+ all ") && !whole.contains("--admission"), "{whole}");
         assert!(describe(true, false).contains("--policies"));

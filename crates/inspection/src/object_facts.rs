@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn who_a_kustomization_acts_as_is_what_tenancy_says() {
+    fn identity_of_kustomization_follows_tenancy() {
         let named = json!({"spec": {"serviceAccountName": "deployer"}});
         let unnamed = json!({"spec": {}});
         let placement = Placement::Unclaimed {
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_what_could_be_one() {
+    fn source_reference_with_invalid_name_is_ignored() {
         let named = |name: &str| json!({"metadata": {"namespace": "a"}, "spec": {"sourceRef": {"kind": "GitRepository", "name": name}}});
         let found = find_source(&named("web")).map(|id| id.subject());
         assert_eq!(found.as_deref(), Some("GitRepository/a/web"));

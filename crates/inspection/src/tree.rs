@@ -390,7 +390,7 @@ mod tests {
     const APPS: &str = "a_apps_kustomize.toolkit.fluxcd.io_Kustomization";
 
     #[test]
-    fn nested_kustomizations_are_followed_and_every_object_has_a_state() {
+    fn tree_follows_nested_kustomizations_and_shows_every_state() {
         let forbidden = Failure {
             code: 403,
             reason: Reason::Forbidden,
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_are_named_and_what_is_there_twice_is_followed_once() {
+    fn tree_names_cycles_and_follows_shared_kustomization_once() {
         let all = [
             kustomization("top", "top", &[APPS, TOP]),
             kustomization("apps", "top", &[TOP, "a_first__ConfigMap"]),
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_another_cluster_is_not_looked_at_here() {
+    fn objects_in_another_cluster_are_not_read_here() {
         let (root, live) = kustomization("top", "x", &["a_first__ConfigMap", APPS]);
         let Live::Present(Object(mut object)) = live else {
             unreachable!("it is there")

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_addresses() {
+    fn interface_addresses_include_loopback() {
         assert!(interface_addresses().iter().any(IpAddr::is_loopback));
     }
 }

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_goes_over_tls_or_stays_on_this_machine() {
+    fn token_is_sent_only_over_tls_or_loopback() {
         for server in [
             "https://artifacts.example",
             "https://192.0.2.1:9443",

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_too_long_hides_none_behind_it() {
+    fn too_long_line_hides_no_later_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("audit.log");
         let mut text = vec![b'x'; usize::try_from(LONGEST_LINE).expect("a number") + 10];

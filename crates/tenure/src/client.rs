@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn only_streams_have_no_end() {
+    fn only_streams_have_no_timeout() {
         let check = |path: &str| is_stream(&path.parse().expect("a path"));
         assert!(check("/api/v1/pods?watch=true&resourceVersion=1") && check("/log?follow=true"));
         assert!(!check("/api/v1/pods?limit=500") && !check("/api/v1/watch"));
@@ -253,7 +253,7 @@ mod tests {
 
     /// Without a listening server, the user gets the error at once.
     #[tokio::test]
-    async fn nothing_waits_for_a_server_that_is_not_there() {
+    async fn connection_to_missing_server_fails_at_once() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         drop(listener);

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_of_the_server_has_a_code_and_a_hint() {
+    fn server_error_gets_failure_kind_and_hint() {
         let check = |code: u16, kind: Kind, hint: &str| {
             let status = kube::core::Status {
                 code,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_object_without_a_namespace_gets_no_hint_about_one() {
+    fn missing_cluster_object_gets_no_namespace_hint() {
         let hint = |kind: &str| {
             let details = serde_json::json!({"status": "Failure", "message": "not found", "code": 404, "reason": "NotFound",
                 "details": {"name": "a", "kind": kind}});

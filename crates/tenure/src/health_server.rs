@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_learns_one_word() {
+    fn probe_status_follows_path_and_readiness() {
         for (path, good, status) in [
             ("/healthz", false, 200),
             ("/readyz", true, 200),

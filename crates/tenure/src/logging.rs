@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_nobody_takes_is_counted_and_the_next_one_is_whole() {
+    fn lost_line_is_counted_and_next_line_is_whole() {
         static LOST: AtomicU64 = AtomicU64::new(0);
         let log = Log::default();
         let (output, taken) = output(1, None);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_that_does_not_read() {
+    fn stalled_reader_does_not_block_logging() {
         static LOST: AtomicU64 = AtomicU64::new(0);
         let log = Log::default();
         let (go_on, waits) = mpsc::channel();

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn figures_are_for_who_may_get_them() {
+    async fn metrics_are_only_for_clients_with_right() {
         let (gate, asked) = make_gate();
         for header in [None, Some("Basic eDp5"), Some("Bearer "), Some("Bearer nobody")] {
             assert_eq!(ask(&gate, header).await, Err(Refusal::Unknown), "{header:?}");
@@ -259,8 +259,9 @@ mod tests {
         assert!(gate.recall("broken", Instant::now()).is_none());
     }
 
+    /// The answer about the right token is forgotten only when its time is over.
     #[tokio::test]
-    async fn many_wrong_tokens_make_a_right_one_neither_forgotten_nor_kept_for_ever() {
+    async fn wrong_tokens_do_not_displace_right_token() {
         let (gate, _) = make_gate();
         let now = Instant::now();
         gate.remember("right", Ok(()), now);

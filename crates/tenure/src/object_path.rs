@@ -91,7 +91,7 @@ mod tests {
     use crate::installation::list_objects;
 
     #[test]
-    fn every_object_of_the_installation_has_a_place() {
+    fn every_installed_object_has_path() {
         let mut objects = list_objects(&EnabledKinds::default(), &[], &[]).expect("objects");
         objects.push(tenure_api::installation::metrics_reviews());
         let chosen = Flags::any().read(&[], &[]).expect("a workload").workload;

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_names_its_object_its_time_and_its_step() {
+    fn wait_line_names_object_time_and_step() {
         let what = "Kustomization/team-a/app to be applied";
         let check = |seconds, step, expected: &str| {
             assert_eq!(write_wait(what, Duration::from_secs(seconds), step), expected);

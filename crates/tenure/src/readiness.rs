@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_reported_in_the_words_of_its_kind() {
+    fn result_is_described_in_terms_of_its_kind() {
         let outcome = |revision: Option<&str>| Outcome {
             is_ready: true,
             reason: "Succeeded".to_owned(),

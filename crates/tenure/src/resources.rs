@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_people_type() {
+    fn resource_is_found_by_short_and_long_names() {
         let served = [
             resource("", "events", "Event", "ev"),
             resource("apps", "deployments", "Deployment", "deploy"),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hint_about_a_namespace_is_for_kinds_with_namespaces() {
+    fn only_namespaced_kinds_get_namespace_hint() {
         let mut tenants = resource("capsule.clastix.io", "tenants", "Tenant", "tnt");
         assert_eq!(write_missing_hint(&tenants), OTHER_NAMESPACE);
         tenants.namespaced = false;
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_leads_nowhere_else() {
+    fn names_in_paths_are_encoded() {
         assert_eq!(encode_segment("app=web,tier!=a b"), "app%3Dweb%2Ctier%21%3Da%20b");
         let resource = |group: &str, namespaced| tenure_cluster::Resource {
             group: group.to_owned(),

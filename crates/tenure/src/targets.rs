@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_kubectl() {
+    fn targets_are_read_in_every_form_of_kubectl() {
         assert_eq!(read(""), Ok(Asked::Nothing));
         assert_eq!(read("ks"), Ok(Asked::Kinds(vec!["ks".into()])));
         assert_eq!(
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_refused() {
+    fn malformed_targets_are_refused() {
         for text in ["ks,gitrepo web", "ks/web shop", "ks/", "/web", "ks/a/b", ","] {
             assert!(read(text).is_err(), "{text}");
         }

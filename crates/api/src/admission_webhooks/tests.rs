@@ -23,7 +23,7 @@ fn conditions(webhook: &Value) -> String {
 }
 
 #[test]
-fn what_fails_is_narrow_and_lets_through_who_repairs() {
+fn fail_closed_webhooks_are_narrow_and_exempt_repairers() {
     let all = webhooks();
     let failing: Vec<&Value> = all
         .iter()
@@ -88,7 +88,7 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
 
 /// Policies enforce some topics completely, so these need no answer. All other webhooks are as without policies.
 #[test]
-fn with_policies_what_fails_is_what_they_leave() {
+fn policies_make_only_covered_webhooks_fail_open() {
     let beside = Surroundings {
         has_policies: true,
         ..Surroundings::default()
@@ -160,7 +160,7 @@ fn read_exemption(name: &str) -> String {
 }
 
 #[test]
-fn controllers_create_nothing_unasked() {
+fn controllers_are_exempt_only_for_updates() {
     let only_updates = "request.operation == 'UPDATE' && (";
     for name in [
         "objects",
@@ -184,7 +184,7 @@ fn controllers_create_nothing_unasked() {
 }
 
 #[test]
-fn a_namespace_of_nobody_waits_for_no_answer() {
+fn namespace_without_tenant_waits_for_no_answer() {
     let named = |name: &str| {
         let all = webhooks();
         let found = all
@@ -204,7 +204,7 @@ fn a_namespace_of_nobody_waits_for_no_answer() {
 }
 
 #[test]
-fn nobody_waits_in_namespaces_that_no_tenant_gets() {
+fn webhooks_skip_namespaces_that_no_tenant_gets() {
     let names = ["ops".to_owned(), "cozy-*".to_owned(), "default".to_owned()];
     let beside = Surroundings {
         protected_namespaces: &names,
@@ -229,7 +229,7 @@ fn nobody_waits_in_namespaces_that_no_tenant_gets() {
 }
 
 #[test]
-fn everybody_else_is_asked_about_by_another_one() {
+fn each_fail_closed_webhook_has_twin_for_repairers() {
     let all = webhooks();
     for webhook in &all {
         let conditions = conditions(webhook);

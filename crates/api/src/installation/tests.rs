@@ -19,7 +19,7 @@ fn all() -> ControllerChoice {
 
 /// The invariant "no controller's rights for a tenant", as far as RBAC can express it.
 #[test]
-fn neither_the_controller_nor_a_lane_reads_a_secret_or_writes_a_workload() {
+fn controller_and_lane_roles_exclude_secrets_and_workloads() {
     use crate::roles::{lane_books_cluster_role, lane_cluster_role};
     for role in [
         controller_cluster_role(&all()),
@@ -70,7 +70,7 @@ fn the_controller_has_no_right_that_only_lanes_need() {
 }
 
 #[test]
-fn everything_can_be_written() {
+fn every_object_has_kind_and_name() {
     let objects = objects().expect("objects");
     assert!(
         objects
@@ -146,7 +146,7 @@ fn fewer_controllers_never_have_more_rights() {
 }
 
 #[test]
-fn what_nobody_uses_is_not_granted() {
+fn rights_follow_from_enabled_controllers() {
     let rights = |on: &[&str]| list_rights(&objects_for(&|kind| on.contains(&kind)).expect("objects"));
     let has = |rights: &BTreeSet<String>, words: &str| rights.iter().any(|right| right.contains(words));
     let hub = "\"tenure-controller\" null";
@@ -213,7 +213,7 @@ fn what_nobody_uses_is_not_granted() {
 /// The keeper of policies changes and deletes those with their names and no others, and puts no right into a role that it doesn't
 /// have.
 #[test]
-fn who_keeps_policies_has_no_more_than_that() {
+fn policy_keeper_changes_only_policies_with_given_names() {
     let policy = json!({"kind": "ValidatingAdmissionPolicy", "metadata": {"name": "tenure-a"}});
     let objects = policing(&[policy]);
     let rights = list_rights(&objects);
@@ -235,7 +235,7 @@ fn who_keeps_policies_has_no_more_than_that() {
 /// An administrator decides where it may write Secrets: nothing of an installation binds it, it lists and watches nothing, and without
 /// Surfaces and access it has nothing to do.
 #[test]
-fn who_writes_credentials_lists_nothing_and_is_bound_nowhere() {
+fn credential_writer_lists_nothing_and_is_bound_nowhere() {
     let objects = objects().expect("objects");
     let named = |objects: &[Value]| -> Vec<Value> {
         let is_named = |object: &&Value| object["metadata"]["name"] == SECRET_WRITER;
@@ -269,7 +269,7 @@ fn who_writes_credentials_lists_nothing_and_is_bound_nowhere() {
 
 /// The controller of access writes its records. Accounts that an administrator names do the rest.
 #[test]
-fn who_sees_to_access_reads_no_secret_and_writes_no_word_of_others() {
+fn access_controller_reads_no_secrets_and_writes_no_grants() {
     let rights = |on: bool| {
         let objects = objects_for(&|kind| on || kind != "AccessProvider").expect("objects");
         let rights = list_rights(&objects).into_iter();

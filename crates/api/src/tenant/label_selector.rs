@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_it_says_holds() {
+    fn selector_matches_if_all_requirements_hold() {
         let cases = [
             (json!({}), true),
             (json!({ "matchLabels": { "a": "1" } }), true),

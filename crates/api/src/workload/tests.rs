@@ -95,7 +95,7 @@ fn api_servers_ask_the_main_pods() {
 
 /// The listener without authentication is open to one controller's Pods, and to no others of the same namespace.
 #[test]
-fn artifacts_are_reached_by_helm_controller_and_by_who_proves_himself() {
+fn helm_controller_and_authenticated_clients_reach_artifacts() {
     let none = objects(&workload());
     assert!(!none.iter().any(|object| object["metadata"]["name"] == ARTIFACT_SERVICE));
     let open = Workload {
@@ -164,7 +164,7 @@ fn find(objects: &[Value], kind: &str, name: &str) -> Value {
 }
 
 #[test]
-fn the_deployment_says_what_was_chosen_and_nothing_is_written_twice() {
+fn deployment_has_chosen_settings_and_matching_selectors() {
     let mut chosen = workload();
     let objects_by_default = objects(&chosen);
     let by_default = find(&objects_by_default, "Deployment", "tenure-controller");
@@ -199,7 +199,7 @@ fn the_deployment_says_what_was_chosen_and_nothing_is_written_twice() {
 }
 
 #[test]
-fn requests_come_in_where_they_are_taken_and_nowhere_else() {
+fn ingress_opens_hook_port_only_with_hooks() {
     let closed = objects(&workload());
     assert!(!closed.iter().any(|object| object["kind"] == "Service"));
     let policy = find(&closed, "NetworkPolicy", "tenure-controller");
@@ -254,7 +254,7 @@ fn a_known_api_server_narrows_what_may_be_reached() {
 }
 
 #[test]
-fn the_cluster_is_closed_in_every_form_of_its_addresses() {
+fn egress_excludes_cluster_ranges_in_every_address_form() {
     let mut chosen = workload();
     chosen.cluster_ranges = ["34.1.0.0/16", "2600:1900::/28", "fd00::/8"].map(str::to_owned).into();
     let policy = find(&objects(&chosen), "NetworkPolicy", "tenure-controller");
@@ -272,7 +272,7 @@ fn the_cluster_is_closed_in_every_form_of_its_addresses() {
 }
 
 #[test]
-fn an_address_is_carried_where_it_belongs() {
+fn ipv4_address_is_embedded_in_ipv6_range() {
     assert_eq!(write_ipv6_range("2002:", "::", "10.0.0.0", 24), "2002:a00::/24");
     assert_eq!(
         write_ipv6_range("64:ff9b::", "", "192.168.0.0", 112),

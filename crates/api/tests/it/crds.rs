@@ -96,7 +96,7 @@ fn names_and_columns_are_fluxs() {
 }
 
 #[test]
-fn what_flux_demands_is_demanded() {
+fn schemas_match_requirements_of_flux() {
     let spec = |kind| crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
     let kustomization = spec("Kustomization");
     assert_eq!(kustomization["required"], json!(["interval", "prune", "sourceRef"]));

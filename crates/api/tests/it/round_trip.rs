@@ -251,7 +251,7 @@ fn a_bucket_with_every_field() {
 }
 
 #[test]
-fn an_artifact_generator_and_what_it_makes_with_every_field() {
+fn artifact_generator_and_external_artifact_with_every_field() {
     check::<ArtifactGenerator>(json!({
         "apiVersion": "source.extensions.fluxcd.io/v1beta1",
         "kind": "ArtifactGenerator",

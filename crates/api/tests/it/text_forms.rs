@@ -41,7 +41,7 @@ fn durations_follow_gos_grammar() {
 
 /// Flux's defaults for fields that a spec leaves out.
 #[test]
-fn what_a_kustomization_leaves_out_follows_from_its_interval() {
+fn kustomization_defaults_follow_from_interval() {
     let spec = |more: serde_json::Value| -> KustomizationSpec {
         let mut spec = json!({ "prune": true, "sourceRef": { "kind": "GitRepository", "name": "a" } });
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -121,7 +121,7 @@ fn inventory_ids_round_trip() {
 }
 
 #[test]
-fn a_condition_keeps_its_transition_time_while_its_status_stays() {
+fn condition_keeps_transition_time_while_status_stays() {
     let make = |status, message: &str, second: i8| condition::Condition {
         type_: condition::READY.to_owned(),
         status,

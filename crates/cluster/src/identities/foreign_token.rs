@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_used_until_it_ends_and_never_shown() {
+    async fn foreign_token_is_reused_until_expiry_and_never_shown() {
         let (issuer, token) = order("there");
         let first = token.header().await.unwrap();
         assert_eq!(token.header().await.unwrap(), first);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_opens_this_cluster_does_not_go_out() {
+    async fn token_accepted_here_is_not_sent_elsewhere() {
         // The server's own tokens show the audience, so no request is made.
         for audience in ["own", "issuer"] {
             let (issuer, token) = order(audience);

@@ -177,7 +177,7 @@ mod tests {
 
     /// A proxy before the API server may speak only HTTP/1.1, so the wire falls back to unshared connections.
     #[tokio::test]
-    async fn a_server_without_http2_is_asked_in_the_other_way() {
+    async fn server_without_http2_is_asked_over_http1() {
         let opened = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&opened);
         let connections = SharedConnections::new(Arc::new(move || {

@@ -88,7 +88,7 @@ async fn until_allowed(client: &Client, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_is_its_identity() {
+async fn client_acts_as_its_identity() {
     let cluster = Cluster::start().await.unwrap();
     let clients = clients(&cluster).await;
     set_up(&cluster.admin, "cluster-it-a").await;
@@ -231,7 +231,7 @@ async fn a_service_account_made_anew_gets_a_new_token() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_version_that_is_no_longer_served_is_not_absence() {
+async fn unserved_version_does_not_mean_absence() {
     let cluster = Cluster::start().await.unwrap();
     let clients = clients(&cluster).await;
     let admin = &cluster.admin;

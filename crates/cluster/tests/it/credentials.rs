@@ -106,8 +106,9 @@ fn ending(at: u64) -> String {
     format!("t.{}.s", URL_SAFE_NO_PAD.encode(format!(r#"{{"exp":{at}}}"#)))
 }
 
+/// The connection's issuer makes the new token.
 #[tokio::test]
-async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_made() {
+async fn controller_replaces_expired_token() {
     for old in [ending(1000), "not yet valid, since the clock went back".to_owned()] {
         let door = Door::default();
         door.accept(&["new"]);
@@ -161,8 +162,9 @@ async fn refused_credentials_and_their_end_are_reported() {
     assert!(health.is_good());
 }
 
+/// This holds for the token of a ServiceAccount and for the token of its lane.
 #[tokio::test]
-async fn refused_tokens_of_a_service_account_and_of_its_lane_are_made_anew_once() {
+async fn refused_tokens_are_requested_anew_once() {
     let door = Door::default();
     let connection = Connection::in_process(door.clone(), Token::new("controller", None));
     let health = connection.health();

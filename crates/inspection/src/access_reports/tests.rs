@@ -473,7 +473,7 @@ fn a_secret_is_asked_about_by_its_name() {
 }
 
 #[test]
-fn an_entry_that_is_no_request_says_why_in_its_object() {
+fn entry_without_request_reports_its_problem() {
     let access: FluxAccess = serde_json::from_value(json!({
         "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccess", "metadata": { "name": "apps", "namespace": "team-a" },
         "spec": { "provider": "work", "projects": [

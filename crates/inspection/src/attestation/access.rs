@@ -285,7 +285,7 @@ mod tests {
 
     /// Each approver has one right: otherwise a refusal doesn't show which of them was seen.
     #[test]
-    fn an_approver_can_speak_as_the_requester_in_one_way() {
+    fn each_approver_has_one_impersonation_right() {
         let names = names();
         let all = list_approvers(&names);
         let at_home = format!("/apis/{RBAC}/v1/namespaces/{}/roles", names.tenant());

@@ -236,7 +236,7 @@ mod tests {
 
     /// The author has the rights of its ClusterRole in the home namespace, and no others: each attack shows what this role reaches.
     #[test]
-    fn every_attack_is_the_authors_and_reaches_for_a_secret() {
+    fn every_author_attack_is_sent_with_author_rights() {
         let names = names();
         for attack in list(&names) {
             for request in [&attack.attempt, &attack.control] {

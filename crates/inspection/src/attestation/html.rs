@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_cluster_says_is_text_and_the_page_asks_for_nothing() {
+    fn page_escapes_cluster_text_and_loads_nothing() {
         let report = Report {
             cluster: "https://<b>".to_owned(),
             started: String::new(),

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_refuses_edits_is_there_before_what_is_managed() {
+    fn defenses_are_created_before_managed_objects() {
         let names = names();
         let props = list_managed_props(&names);
         let home = format!("/namespaces/{}/", names.tenant());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn every_edit_is_a_dry_run_that_may_be_repeated() {
+    fn every_edit_is_repeatable_dry_run() {
         for attack in list(&names()) {
             assert!(attack.takes_time() && attack.attempt.dry_run && attack.burst.is_none());
         }

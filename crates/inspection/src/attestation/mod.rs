@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_many_and_each_has_a_name_of_its_own() {
+    fn attacks_are_many_and_have_unique_names() {
         let attacks = list_attacks(&names());
         assert!(attacks.len() >= 60, "{}", attacks.len());
         let known: BTreeSet<&str> = attacks.iter().map(|attack| attack.name).collect();
@@ -278,7 +278,7 @@ mod tests {
 
     /// A request that is no dry run writes only into the objects that were made for the attestation, and is removed with them.
     #[test]
-    fn what_is_no_dry_run_is_of_the_tenant_that_was_made() {
+    fn real_writes_stay_in_tenant_of_attestation() {
         let names = names();
         for attack in list_attacks(&names) {
             for ask in [&attack.attempt, &attack.control] {
@@ -295,7 +295,7 @@ mod tests {
 
     /// No attack equals its control: otherwise a refusal of one and a success of the other would be chance.
     #[test]
-    fn a_control_is_another_request() {
+    fn control_differs_from_attack() {
         for attack in list_attacks(&names()) {
             assert!(
                 attack.attempt != attack.control || attack.burst.is_some(),

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_holds_where_only_the_unlisted_tenant_is_refused() {
+    fn pattern_holds_if_only_unlisted_tenant_is_refused() {
         let own = problem("spec.projects[0]", "belongs to a tenant that is not listed");
         let listed = problem("spec.projects[1]", "isn't there");
         for (problems, outcome, message) in [

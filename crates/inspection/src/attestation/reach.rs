@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_out_does_not_hold_and_a_gap_says_nothing() {
+    fn escape_path_does_not_hold_and_gap_stays_undecided() {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         for (beyond, unknown, outcome, message) in [
             (vec![], vec![], Outcome::Held, "nothing beyond"),

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_refused_beside_a_control_that_succeeded_has_held() {
+    fn defense_holds_if_attack_is_refused_and_control_succeeds() {
         let done = make_result(201, "");
         let (rule, rbac) = (ExpectedDefense::Rule(Rule::Cordoned), ExpectedDefense::Rbac);
         let cases = [
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_accepted_and_does_nothing_has_held() {
+    fn accepted_attack_without_effect_counts_as_held() {
         let attack = make_attack(ExpectedDefense::Rbac, None).seen_by("/a", Value::from("b"));
         let outcome = |answer: Value| {
             let tried = AttemptResult {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_holds_if_as_many_succeed_as_there_is_room_for() {
+    fn burst_holds_if_successes_match_room() {
         let burst = make_attack(
             ExpectedDefense::Rule(Rule::NamespaceOptions),
             Some(ConcurrentRequests { count: 3, room: 1 }),

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_is_found_as_far_as_it_is_there() {
+    fn field_path_resolves_to_deepest_existing_value() {
         let object = json!({"spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [{"port": 1}]}]},
             "metadata": {"labels": {"x/y": "z", "a.b": "c"}}});
         for (field, pointer) in [

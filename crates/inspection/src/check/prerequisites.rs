@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_folder_makes_is_awaited() {
+    fn missing_namespaces_and_definitions_of_folder_are_prerequisites() {
         let objects = [
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}),
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old"}}),

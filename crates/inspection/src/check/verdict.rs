@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_quoted_and_what_is_much_is_cut() {
+    fn findings_quote_no_secret_and_are_limited() {
         let object = json!({"data": {"password": "hunter2"}});
         let answer = failure(
             422,

@@ -51,7 +51,7 @@ fn make_found(field: &str, fault: Fault, holders: &str) -> (String, Fault, Strin
 }
 
 #[test]
-fn what_git_alone_has_is_in_order() {
+fn field_owned_by_git_alone_has_no_fault() {
     let entries = json!([
         make_git_entry(json!({"f:data": {"f:a": {}}})),
         make_entry("someone", "Update", json!({"f:data": {"f:b": {}}}))
@@ -60,7 +60,7 @@ fn what_git_alone_has_is_in_order() {
 }
 
 #[test]
-fn what_two_have_is_contested() {
+fn field_with_several_owners_is_contested() {
     let entries = json!([
         make_git_entry(json!({"f:data": {"f:a": {}, "f:b": {}}})),
         make_entry("one", "Apply", json!({"f:data": {"f:a": {}}})),
@@ -95,7 +95,7 @@ fn the_key_of_an_item_is_not_contested() {
 }
 
 #[test]
-fn what_git_says_and_another_has_is_stolen() {
+fn field_declared_in_git_but_owned_elsewhere_is_stolen() {
     let entries = json!([
         make_git_entry(json!({"f:data": {"f:a": {}}})),
         make_entry("thief", "Update", json!({"f:data": {"f:b": {}, "f:c": {}}}))
@@ -109,7 +109,7 @@ fn what_git_says_and_another_has_is_stolen() {
 
 /// `kubectl scale` writes a field of the spec through a subresource.
 #[test]
-fn what_a_subresource_took_is_stolen_and_a_status_is_not() {
+fn field_taken_by_subresource_is_stolen_unlike_status() {
     let mut scale = make_entry("kubectl", "Update", json!({"f:spec": {"f:replicas": {}}}));
     let declared = json!({"spec": {"replicas": 1, "paused": true}, "status": {"replicas": 1}});
     let entries = |other: &Value| json!([make_git_entry(json!({"f:spec": {"f:paused": {}}})), other]);
@@ -122,7 +122,7 @@ fn what_a_subresource_took_is_stolen_and_a_status_is_not() {
 }
 
 #[test]
-fn what_git_has_around_it_as_a_whole_is_not_stolen() {
+fn field_inside_wholly_owned_parent_is_not_stolen() {
     let entries = json!([
         make_git_entry(json!({"f:spec": {"f:selector": {}}})),
         make_entry("other", "Update", json!({"f:spec": {"f:selector": {"f:app": {}}}}))
@@ -132,7 +132,7 @@ fn what_git_has_around_it_as_a_whole_is_not_stolen() {
 }
 
 #[test]
-fn what_nobody_keeps_is_abandoned_as_a_whole() {
+fn object_without_keeper_is_abandoned_as_whole() {
     let entries = json!([
         make_git_entry(json!({"f:data": {"f:a": {}}})),
         make_entry("one", "Apply", json!({"f:data": {"f:a": {}}}))
@@ -147,7 +147,7 @@ fn what_nobody_keeps_is_abandoned_as_a_whole() {
 }
 
 #[test]
-fn what_was_taken_out_of_managed_fields_is_nobodys() {
+fn kept_object_without_git_entry_is_abandoned() {
     let entries = json!([make_entry("someone", "Update", json!({"f:data": {"f:a": {}}}))]);
     let want = [make_found("", Fault::Abandoned, "")];
     assert_eq!(find(entries.clone(), Keeper::Keeps, &[], None), want);
@@ -162,7 +162,7 @@ fn two_kustomizations_contend_under_one_name() {
 }
 
 #[test]
-fn a_status_is_not_the_objects() {
+fn status_field_is_not_contested() {
     let mut status = make_entry("kubelet", "Update", json!({"f:status": {"f:phase": {}}}));
     status["subresource"] = json!("status");
     let entries = json!([make_git_entry(json!({"f:status": {"f:phase": {}}})), status]);
@@ -198,7 +198,7 @@ fn a_kustomization_keeps_what_its_inventory_names() {
 }
 
 #[test]
-fn an_inventory_of_another_cluster_says_nothing_of_this_one() {
+fn inventory_of_another_cluster_is_ignored() {
     let id: ObjectId = "web_site__ConfigMap".parse().expect("an id");
     let entries = json!([{"id": "web_site__ConfigMap", "v": "v1"}, {"id": "no id"}]);
     let here = json!({"status": {"inventory": {"entries": entries}}});

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_nothing_wrote_nothing() {
+    fn unrelated_or_unsuccessful_requests_name_no_writer() {
         let without: [fn(&mut Value); 8] = [
             |event| event["responseStatus"]["code"] = json!(403),
             |event| event["verb"] = json!("get"),
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_without_a_time_is_any_of_its_requests() {
+    fn entry_without_time_matches_any_request_of_its_manager() {
         let mut timeless = entries().remove(0);
         timeless.time = None;
         let manager = timeless.manager.clone();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_event_is_counted_and_many_writers_are_bounded() {
+    fn unreadable_lines_are_counted_and_writers_are_limited() {
         let mut lines = vec![b"{".to_vec(), b"[]".to_vec(), b"".to_vec(), b"\xff\xfe".to_vec()];
         lines.extend((0..50).map(|number| event(|event| event["user"]["username"] = json!(format!("user-{number}")))));
         let search = search(&lines);

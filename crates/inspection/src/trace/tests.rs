@@ -110,7 +110,7 @@ fn list_whole_chain() -> Vec<Value> {
 }
 
 #[test]
-fn the_whole_way_up() {
+fn trace_lists_applier_source_and_generator() {
     let trace = World::new(list_whole_chain()).check(DEPLOYMENT, Verdict::Managed, "");
     let roles: Vec<(Role, &str)> = trace
         .links

@@ -127,7 +127,7 @@ fn every_field_that_names_a_credential_is_found() {
 }
 
 #[test]
-fn who_names_too_much_takes_nobody_elses_place() {
+fn inventory_is_limited_per_namespace_and_in_total() {
     let mut inventory = Inventory::default();
     let spec =
         |name: &str| json!({"url": "https://git.example", "secretRef": {"name": name}, "serviceAccountName": name});
@@ -170,8 +170,9 @@ fn who_names_too_much_takes_nobody_elses_place() {
     assert_eq!(inventory.list_secrets().count(), before);
 }
 
+/// A label or an implausible time in the managed fields does not change the age.
 #[test]
-fn an_age_is_when_the_data_were_written_and_not_what_somebody_says() {
+fn secret_age_counts_from_last_data_write() {
     let now = parse_time("2026-06-01T00:00:00Z");
     let entry = |time: &str, fields: Value| json!({"manager": "m", "time": time, "fieldsV1": fields});
     let read = |entries: Value| {
@@ -277,8 +278,9 @@ fn public_facts_are_reported_and_values_never() {
     assert!(facts_of(&[(".dockerconfigjson", "{")]).registries.is_empty());
 }
 
+/// An indirect reader may take a token of an account that reads the Secret.
 #[test]
-fn who_reads_it_and_who_comes_by_who_reads_it() {
+fn direct_and_indirect_readers_of_secret_are_found() {
     let role = |name: &str, rules: Value| json!({"metadata": {"name": name}, "rules": rules});
     let reads = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["git"]}]);
     let tokens = json!([{"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]}]);
@@ -369,7 +371,7 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
 }
 
 #[test]
-fn what_is_old_ended_or_unknown_is_found() {
+fn old_expired_and_unreadable_secrets_are_findings() {
     let now = parse_time("2026-06-01T00:00:00Z");
     let no_readers = || {
         find_readers(

@@ -126,8 +126,9 @@ mod tests {
         line.flags.read_settings().map_err(|failure| failure.message)
     }
 
+    /// Without a flag nothing is served. Flags that would serve artifacts in the clear to other machines are refused.
     #[test]
-    fn nothing_is_served_unless_somebody_says_so_and_never_carelessly() {
+    fn artifacts_are_served_only_with_safe_flags() {
         assert!(!read(&[]).expect("settings").is_on());
         let open = read(&["--artifact-open-address", "9090"]).expect("settings").open;
         assert_eq!(open.map(|open| open.to_string()).as_deref(), Some("127.0.0.1:9090"));

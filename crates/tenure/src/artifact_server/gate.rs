@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_is_remembered_and_nobody_makes_another_forgotten() {
+    fn gate_memory_is_limited_and_per_user() {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
             Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
         });

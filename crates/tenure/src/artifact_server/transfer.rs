@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn as_much_is_sent_as_was_promised_or_it_fails() {
+    async fn transfer_sends_promised_size_or_fails() {
         let content = vec![7; 3 * PIECE as usize + 5];
         let size = content.len() as u64;
         let deadline = Deadline::start(STALL);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_nothing_is_left_and_who_takes_little_too() {
+    async fn stalled_and_slow_transfers_are_ended() {
         let now = Instant::now();
         let deadline = Deadline::start(Duration::ZERO);
         // The deadline has passed already.

@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_puts_files_nowhere_else() {
+    fn copied_files_stay_in_their_folder() {
         let data = tempfile::tempdir().expect("a folder");
         keep_file(data.path(), "pki/ca.crt", b"text").expect("kept");
         for path in [

@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn guards_are_as_by_default_unless_a_flag_says_otherwise() {
+    fn flags_override_default_guards() {
         let guards = |flags: &[&str]| {
             let line = std::iter::once("up").chain(flags.iter().copied());
             Line::try_parse_from(line).expect("flags").flags.guards()
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_platform_may_reach_tenants_may_not() {
+    fn platform_sources_are_closed_to_tenants() {
         let (ours, all): (Endpoint, Endpoint) =
             ("https://10.0.0.7".parse().unwrap(), "https://10.0.0.8".parse().unwrap());
         let (platform, tenants) = read_policies(&[

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_loopback() {
+    fn etcd_url_is_accepted_only_on_loopback() {
         for (url, ok) in [
             ("http://127.0.0.1:2379", true),
             ("http://localhost:1/", true),

@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_refused_by_its_name() {
+    fn unsupported_flag_values_are_refused_by_name() {
         let refused = |flags: Flags, words: &str| {
             let failure = flags.read_settings().expect_err(words);
             assert!(failure.message.contains(words), "{}", failure.message);

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_done_or_refused_and_a_default_gives_way() {
+    fn requested_location_is_used_or_refused_and_default_adapts() {
         use LaneLocation::{Process, Task};
         let choose = |asked, default, is_linux, has_other_certificate| {
             let circumstances = LaneRequirements {

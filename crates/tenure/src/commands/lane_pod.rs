@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_without_an_authority() {
+    fn missing_or_invalid_authority_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("ca.crt");
         assert!(read_authorities(&path).is_err());

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_no_command() {
+    fn text_is_escaped_for_man_page() {
         assert_eq!(
             escape_text(".so /etc/passwd\n'x\nC:\\a --b"),
             "\\&.so /etc/passwd\n\\&'x\nC:\\ea \\-\\-b"

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_made_of_words() {
+    fn field_name_becomes_words() {
         assert_eq!(write_name("appliedAs"), "Applied as");
         assert_eq!(write_name("url"), "Url");
     }

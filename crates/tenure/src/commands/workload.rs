@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_on_is_read_before_it_is() {
+    fn controller_arguments_are_validated_before_installation() {
         let image = ["--image=tenure:1", "--unpinned-image"];
         let chosen = read(
             &image,

@@ -214,7 +214,7 @@ fn list_good_arguments() -> BTreeMap<libc::c_long, &'static str> {
 }
 
 #[test]
-fn lanes_make_the_calls_of_the_page_and_no_others() {
+fn lanes_make_only_documented_system_calls() {
     let Some(injector) = Injector::build() else { return };
     let names = name_calls();
     let last = names.keys().last().copied().unwrap();
@@ -408,7 +408,7 @@ impl Drop for StandIn {
 
 /// The filters refuse these calls, also for a lane with the hub's user. For a lane with a user of its own, the kernel's own rules refuse them, too.
 #[test]
-fn a_lane_changes_no_file_and_no_process_of_others() {
+fn lane_changes_no_foreign_file_or_process() {
     let Some(injector) = Injector::build() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (key, other) = (folder.path().join("admin.key"), folder.path().join("other-lane"));

@@ -199,7 +199,7 @@ mod tests {
 
     /// The test runs in a thread of its own, since the other threads must stay unconfined. Limits that this kernel lacks are reported and not tried.
     #[test]
-    fn who_is_shut_in_reaches_its_folder_and_no_more() {
+    fn confined_thread_reaches_only_its_folder() {
         let folder = tempfile::tempdir().unwrap();
         let (own, other) = (folder.path().join("own"), folder.path().join("other"));
         for folder in [&own, &other] {

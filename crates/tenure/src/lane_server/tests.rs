@@ -73,7 +73,7 @@ async fn connect() -> (TcpStream, TcpStream) {
 }
 
 #[tokio::test]
-async fn who_is_no_lanes_pod_is_not_let_in() {
+async fn only_lane_pods_are_let_in() {
     let asked = Arc::default();
     let gate = gate(&asked);
     let version = env!("CARGO_PKG_VERSION");
@@ -116,8 +116,9 @@ async fn who_is_no_lanes_pod_is_not_let_in() {
     );
 }
 
+/// The flood causes no token review.
 #[tokio::test]
-async fn a_flood_before_anything_is_proven_leaves_room_for_others_and_asks_nobody() {
+async fn unauthenticated_flood_leaves_room_for_others() {
     let asked = Arc::default();
     let gate = gate(&asked);
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");

@@ -218,7 +218,7 @@ mod tests {
 
     /// Spans of a lane become one trace, whose identifiers the lane neither knows nor chooses.
     #[test]
-    fn what_a_lane_tells_has_identifiers_of_the_hubs() {
+    fn lane_spans_get_identifiers_of_hub() {
         let outbox = SpanOutbox::default();
         let gathering = SpanCollection::new(outbox.clone());
         let time_at = |seconds| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);

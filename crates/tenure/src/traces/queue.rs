@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_counted_and_the_oldest_stay() {
+    fn full_queue_counts_dropped_spans_and_keeps_oldest() {
         let queue = Queue::new(3);
         for id in 1..=5 {
             queue.push(Span {

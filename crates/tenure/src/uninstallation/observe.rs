@@ -416,7 +416,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_is_where_its_namespace_is() {
+    fn item_path_names_its_namespace() {
         let object = json!({"metadata": {"namespace": "shop", "name": "web"}});
         for (list, path) in [
             ("/apis/g/v1/things", "/apis/g/v1/namespaces/shop/things/web"),
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_object_contains_is_not_kept() {
+    fn observed_object_keeps_no_contents() {
         let secret = json!({"kind": "Secret", "metadata": {"name": "key", "annotations": {"a": "b"}, "managedFields": []},
             "data": {"password": "c2VjcmV0"}, "spec": {"suspend": true, "large": "text"}});
         assert_eq!(

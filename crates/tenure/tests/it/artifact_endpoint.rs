@@ -360,7 +360,7 @@ async fn check_forged(admin: &Admin, path: &str, open: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn artifacts_are_for_who_may_get_their_objects() {
+async fn artifacts_are_served_only_with_right_to_object() {
     serve_all("task").await;
 }
 
@@ -385,7 +385,7 @@ fn make_noise(length: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_reads_slowly_keeps_nobody_else_waiting() {
+async fn slow_reader_delays_no_other_reader() {
     let folder = tempfile::tempdir().unwrap();
     let registry = RegistryServer::start().await.unwrap();
     let port = reserve_port();
@@ -530,7 +530,7 @@ async fn ask_over_tls(folder: &Path, port: u16, path: &str, (client, token): (Op
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_certificate_is_somebody_with_that_ones_rights() {
+async fn client_certificate_has_rights_of_its_user() {
     let folder = tempfile::tempdir().unwrap();
     let foreign = tempfile::tempdir().unwrap();
     let files = folder.path();

@@ -64,7 +64,7 @@ fn outcomes(report: &Value, outcome: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
+async fn attestation_holds_and_leaves_nothing_behind() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     place.check(
@@ -170,7 +170,7 @@ async fn a_binding_that_is_too_wide_is_found() {
 
 /// An attestation that is killed after its first writes leaves objects that the controllers remove.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_attestation_left_ends() {
+async fn objects_of_killed_attestation_are_removed() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     let mut child = tenure(&["attest", "--yes", "--expires-after", "2"])
@@ -221,7 +221,7 @@ async fn interrupted_attestation_leaves_nothing() {
 
 /// No name, label or annotation alone causes the removal of a user's Tenant, neither by the controllers nor by a later attestation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_of_somebodys_is_not_ended() {
+async fn attestation_removes_no_tenant_of_users() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     let over = "2020-01-01T00:00:00Z";

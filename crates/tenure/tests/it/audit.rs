@@ -25,7 +25,7 @@ async fn write(kubeconfig: &std::path::Path, path: &str, content_type: &str, bod
 }
 
 #[tokio::test]
-async fn whose_fields_are_and_who_that_was() {
+async fn audit_names_field_owners_and_their_users() {
     let folder = tempfile::tempdir().unwrap();
     let policy = folder.path().join("policy.yaml");
     std::fs::write(

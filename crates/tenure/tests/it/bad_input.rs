@@ -39,7 +39,7 @@ fn a_port_in_use() {
 }
 
 #[test]
-fn a_store_that_is_none() {
+fn invalid_store_is_refused_and_left_unchanged() {
     let data = tempfile::tempdir().unwrap();
     drop(Up::start(data.path(), &[]));
     let store = std::fs::read_dir(data.path())

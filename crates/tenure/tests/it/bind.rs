@@ -39,7 +39,7 @@ async fn ask(data: &Path, url: Option<String>, name: Option<&str>) {
 }
 
 #[tokio::test]
-async fn who_listens_everywhere_can_be_asked_where_its_kubeconfig_says() {
+async fn wildcard_listener_is_reachable_at_kubeconfig_address() {
     for (wildcard, loopback) in [("0.0.0.0", "127.0.0.1"), ("::", "[::1]")] {
         if TcpListener::bind((wildcard.parse::<IpAddr>().unwrap(), 0)).is_err() {
             println!("skipped: {wildcard} can't be listened on here");

@@ -473,7 +473,7 @@ async fn broken_inputs_are_reported_and_repaired() {
 
 /// The API server rejects these fields when they are written, so no controller has to check them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_meant_is_refused_where_it_is_written() {
+async fn invalid_field_is_refused_when_written() {
     let (world, _up) = World::set().await;
     let admin = world.admin().await;
     for (kind, name, spec, field) in [
@@ -515,7 +515,7 @@ async fn what_can_not_be_meant_is_refused_where_it_is_written() {
 
 /// YAML allows the output of other systems' editors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_only_looks_broken_is_applied() {
+async fn unusual_but_valid_yaml_is_applied() {
     let (world, _up) = World::set().await;
     let (ends, _) = Ends::record(&world).await;
     let admin = world.admin().await;

@@ -231,7 +231,7 @@ fn the_label_of_who_manages() {
 }
 
 #[test]
-fn what_would_run_something_is_refused() {
+fn flags_that_run_programs_are_refused() {
     let folder = tree();
     let source = read_text(&folder.path().join("one"));
     let cases: &[(&[&str], &str)] = &[

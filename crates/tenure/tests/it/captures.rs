@@ -222,7 +222,7 @@ fn events_have_ages() {
 }
 
 #[test]
-fn who_shows_owners_of_fields() {
+fn command_who_shows_owners_of_fields() {
     let managed = |manager: &str, operation: &str, time: &str, subresource: &str, fields: Value| {
         json!({"manager": manager, "operation": operation, "apiVersion": "apps/v1", "time": time, "subresource": subresource,
             "fieldsType": "FieldsV1", "fieldsV1": fields})

@@ -148,7 +148,7 @@ fn wrong() -> Vec<(&'static str, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_thing_that_is_wrong_is_found_and_nothing_is_written() {
+async fn check_finds_each_mistake_and_writes_nothing() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     make_tenant(&data, "blue").await;

@@ -63,7 +63,7 @@ pub(crate) async fn apply(data: &Path, manifest: serde_json::Value, path: &str) 
 }
 
 #[tokio::test]
-async fn what_is_there_and_what_is_not() {
+async fn commands_answer_for_present_and_missing_objects() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     apply(

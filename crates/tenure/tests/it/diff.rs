@@ -92,7 +92,7 @@ async fn list(data: &Path, plural: &str) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_would_be_done_is_shown_and_nothing_is_done() {
+async fn diff_shows_changes_and_writes_nothing() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     prepare(&data).await;

@@ -65,7 +65,7 @@ async fn create(data: &std::path::Path, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
+async fn backup_of_running_control_plane_restores_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -143,7 +143,7 @@ async fn read_counter(client: &kube::Client, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_log_that_nobody_takes_stops_nothing() {
+async fn blocked_log_does_not_stop_control_plane() {
     // A reader that is gone, a full disk, and a reader that reads nothing.
     for kind in ["closed", "full", "unread"] {
         let folder = tempfile::tempdir().unwrap();

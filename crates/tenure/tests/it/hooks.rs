@@ -38,7 +38,7 @@ fn post(port: u16, path: &str, headers: &str, body: &str) -> u16 {
 
 /// A source follows a folder of this machine at once, even with a long interval.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_served_folder_says_itself_that_it_is_another() {
+async fn change_in_served_folder_is_reconciled_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (served, data) = (folder.path().join("platform"), folder.path().join("data"));
     std::fs::create_dir(&served).unwrap();

@@ -295,7 +295,7 @@ async fn unreadable_objects_are_reported() {
 }
 
 #[tokio::test]
-async fn what_is_exported_can_be_applied_again() {
+async fn exported_objects_can_be_applied_again() {
     let place = set().await;
     let data = place.folder.path().join("data");
     let forbidden = [

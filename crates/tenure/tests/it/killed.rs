@@ -429,7 +429,7 @@ impl Chance {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kill_at_any_moment_changes_nothing_of_the_end() {
+async fn kill_at_any_moment_does_not_change_result() {
     let kills = std::env::var("TENURE_KILLS").ok().and_then(|kills| kills.parse().ok());
     let kills: usize = kills.unwrap_or(3);
     let mut chance = Chance::of_environment();

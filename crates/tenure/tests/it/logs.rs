@@ -81,7 +81,7 @@ fn serve(kubeconfig: &Path) {
 }
 
 #[test]
-fn lines_about_an_object_come_in_the_order_of_their_times() {
+fn logs_show_lines_of_object_in_time_order() {
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("kubeconfig");
     serve(&kubeconfig);

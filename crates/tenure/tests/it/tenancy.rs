@@ -232,7 +232,7 @@ async fn as_administrator(data: &Path, path: &str, patch: &Value) -> Result<Valu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
+async fn cordoned_tenant_is_frozen_and_exclusive_account_is_protected() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     let spec = json!({ "owners": [{ "kind": "User", "name": "rita", "clusterRoles": ["admin"] }] });
@@ -286,7 +286,7 @@ async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quota_for_all_namespaces_of_a_tenant_is_counted_and_kept() {
+async fn tenant_quota_counts_across_all_its_namespaces() {
     let place = Place::new();
     let data = place.folder.path().join("data");
     let spec = json!({

@@ -142,15 +142,16 @@ async fn trace(endpoint: &str, lanes: &str) -> Place {
     }
 }
 
+/// Each attempt has a span, and so does each of its parts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_gets_a_span_for_each_attempt_and_its_parts_and_no_values() {
+async fn collector_gets_spans_of_attempts_without_values() {
     expect_spans("task").await;
 }
 
 /// The process of a lane opens no connection: it sends spans to the hub, which forwards them.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_gets_the_spans_of_lanes_that_are_processes() {
+async fn collector_gets_spans_of_process_lanes() {
     expect_spans("process").await;
 }
 
@@ -223,7 +224,7 @@ async fn expect_spans(lanes: &str) {
 
 /// A missing or silent collector delays no controller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_waits_for_a_collector() {
+async fn missing_collector_delays_nothing() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for endpoint in [
         format!("http://127.0.0.1:{}", reserve_port()),

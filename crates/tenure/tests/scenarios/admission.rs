@@ -31,7 +31,7 @@ async fn create_until(who: &Admin, object: &Value, expected: impl Fn(&Result<Val
 }
 
 #[tokio::test]
-async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
+async fn webhooks_are_installed_and_removed_beside_existing_tenants() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     let tenant = |name: &str, owner: &str| {
@@ -148,7 +148,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
 
 /// The controllers are dead, and their webhooks still deny writes. This must not block the uninstallation.
 #[tokio::test]
-async fn webhooks_of_the_dead_are_taken_away() {
+async fn uninstallation_removes_webhooks_of_dead_controllers() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     admin

@@ -120,7 +120,7 @@ fn list_unheld(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_policies_judge_what_they_can_tell_holds() {
+async fn attestation_holds_under_policies_where_they_decide() {
     let cluster = Cluster::start_own_with("--policies", "applied ClusterRole tenure-policies").await;
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
     cluster.wait_until_in_force().await;
@@ -138,7 +138,7 @@ async fn where_policies_judge_what_they_can_tell_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_webhooks_judge_everything_holds() {
+async fn attestation_holds_under_webhooks() {
     let cluster = Cluster::start_own_with("--admission", "applied ClusterRole tenure-admission").await;
     let port = reserve_port();
     let health = reserve_port();

@@ -420,7 +420,7 @@ async fn tenants_that_capsule_keeps_are_left_to_it() {
 }
 
 #[tokio::test]
-async fn what_is_written_is_judged_by_what_capsule_keeps() {
+async fn capsule_records_decide_admission_of_writes() {
     let Some(beside) = find_capsule() else { return };
     let _one_at_a_time = ALONE.lock().await;
     let folder = tempfile::tempdir().unwrap();
@@ -459,7 +459,7 @@ async fn what_is_written_is_judged_by_what_capsule_keeps() {
 
 /// Even if another controller reconciles Tenants, Tenure reconciles namespaces without a tenant where its admission checks writes.
 #[tokio::test]
-async fn where_tenants_are_left_to_others_nobodys_namespaces_are_reconciled() {
+async fn namespaces_without_tenant_are_reconciled_beside_another_controller() {
     let folder = tempfile::tempdir().unwrap();
     let git = GitServer::start(folder.path(), Options::default()).await.unwrap();
     let allowed = format!("http://{}", git.http_address());

@@ -37,7 +37,7 @@ async fn list_versions(cluster: &Cluster) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_cluster_would_refuse_is_found_there_and_nothing_is_written() {
+async fn check_finds_refusals_of_cluster_and_writes_nothing() {
     let cluster = Cluster::start_own_with("--policies", "applied ClusterRole tenure-policies").await;
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
     cluster.wait_until_in_force().await;

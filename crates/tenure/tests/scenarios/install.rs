@@ -19,7 +19,7 @@ fn export(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_installed_can_be_read_before() {
+fn install_export_shows_objects_beforehand() {
     let rights = export(&["--without-deployment"]);
     for words in [
         "kind: CustomResourceDefinition",
@@ -189,7 +189,7 @@ fn a_choice_that_makes_no_sense_is_refused() {
 
 /// A server accepts all objects, and a second installation changes nothing.
 #[tokio::test]
-async fn a_server_takes_it_twice() {
+async fn second_installation_changes_nothing() {
     let cluster = Cluster::start().await;
     let install = ["install", "--image", IMAGE, "--without-admission", "--without-policies"];
     let words = [
@@ -255,7 +255,7 @@ fn packages_are_served_where_they_are_asked_for() {
 
 /// Definitions that another product installed stay unchanged, both at the installation and at the removal of kinds.
 #[tokio::test]
-async fn a_definition_that_somebody_else_installed_stays_as_it_is() {
+async fn definition_of_another_product_stays_unchanged() {
     let cluster = Cluster::start_own_installed().await;
     let definition = |plural: &str| {
         json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -345,7 +345,7 @@ fn the_manual_has_a_page_for_each_command() {
 
 /// The rules of the Pod security standard `restricted`, one by one, and further limits.
 #[test]
-fn its_pods_are_confined() {
+fn installed_pods_are_confined() {
     let text = export(&["--image", IMAGE]);
     let objects = kustomize::read_manifests("exported", &text, &kustomize::Limits::default()).unwrap();
     let found = objects.iter().find(|built| built.object["kind"] == "Deployment");
@@ -375,7 +375,7 @@ fn its_pods_are_confined() {
 /// A Pod has no kubeconfig: it has an address in its environment, and a token and an authority in files that the kubelet renews. The test puts the files at the
 /// kubelet's paths, in a mount namespace of the process.
 #[tokio::test]
-async fn it_runs_as_in_a_pod() {
+async fn controllers_run_with_credentials_of_pod() {
     if !can_mount() {
         println!("skipped: this machine lets no process have mounts of its own");
         return;

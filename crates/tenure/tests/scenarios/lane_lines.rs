@@ -37,7 +37,7 @@ async fn wait_for_reason(admin: &Admin, object: &Value, reason: &str) -> String 
 }
 
 #[tokio::test]
-async fn what_is_granted_to_a_tenant_comes_from_another_tenants_process() {
+async fn granted_artifact_comes_from_another_tenants_process() {
     let mut scene = Scene::set(&[
         "--allow-reference",
         "tenant:blue=red/GitRepository/shared",
@@ -115,7 +115,7 @@ fn generator(tenant: &str, name: &str, source: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_generator_copies_what_another_tenant_granted_and_nothing_that_is_made_there() {
+async fn generator_copies_granted_source_but_no_generated_artifact() {
     let scene = Scene::set(&[
         "--allow-reference",
         "blue=red/GitRepository/shared",
@@ -178,7 +178,7 @@ async fn serve_proxy(listener: TcpListener, server: SocketAddr) {
 }
 
 #[tokio::test]
-async fn a_lanes_source_behind_a_proxy_is_fetched_over_the_hub() {
+async fn lane_fetches_source_behind_proxy_through_hub() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = format!("http://{}", listener.local_addr().unwrap());
     let scene = Scene::set(&["--allow-source", &proxy]).await;

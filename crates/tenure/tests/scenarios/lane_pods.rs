@@ -169,7 +169,7 @@ fn deployment(tenant: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
+async fn killed_lane_pod_comes_back_and_surface_says_why() {
     let Some(mut scene) = Scene::set(&[]).await else { return };
     let (red, _) = scene.wait_for_lane("red", None).await;
     // The relay between the lane and the hub reports how the lane ended.
@@ -220,7 +220,7 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
 }
 
 #[tokio::test]
-async fn a_lane_whose_pod_stands_still_or_has_no_memory_ends_alone() {
+async fn stalled_or_starved_lane_pod_ends_alone() {
     let Some(mut scene) = Scene::set(&["--lane-patience", "3"]).await else {
         return;
     };

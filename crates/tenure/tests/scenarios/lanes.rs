@@ -351,7 +351,7 @@ async fn a_lane_has_its_own_things_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_lane_that_is_killed_comes_back_later_each_time() {
+async fn killed_lane_restarts_later_each_time() {
     let mut scene = Scene::set(&[]).await;
     let red = scene.wait_for_lane("red", None).await;
     let mut before = None;
@@ -373,7 +373,7 @@ async fn a_lane_that_is_killed_comes_back_later_each_time() {
 }
 
 #[tokio::test]
-async fn a_lane_that_stands_still_is_ended_and_started_again() {
+async fn stalled_lane_is_ended_and_restarted() {
     let mut scene = Scene::set(&["--lane-patience", "3"]).await;
     let blue = scene.wait_for_lane("blue", None).await;
     kill(blue, Signal::SIGSTOP).unwrap();
@@ -405,7 +405,7 @@ async fn a_lane_without_memory_ends_alone() {
 }
 
 #[tokio::test]
-async fn a_lane_that_says_what_no_lane_says_ends_alone() {
+async fn lane_with_invalid_message_ends_alone() {
     let mut scene = Scene::set(&[]).await;
     let mut before = None;
     for (garbage, words) in [
@@ -431,7 +431,7 @@ async fn a_lane_that_says_what_no_lane_says_ends_alone() {
 /// The budget of all tenants binds lanes that are processes, too. A lane that holds shared memory delays others until it is ended, and not longer. An idle lane returns
 /// its share at once.
 #[tokio::test]
-async fn what_all_may_have_together_binds_processes_too() {
+async fn shared_budget_binds_process_lanes_too() {
     let budgets = [
         "--tree-memory",
         "1600KiB",

@@ -167,12 +167,12 @@ async fn compare_all(start: impl AsyncFn() -> Option<Cluster>, more: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dry_run_lists_what_goes() {
+async fn dry_run_lists_deletions() {
     compare_all(async || Some(Cluster::start_collecting().await), &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dry_run_lists_what_goes_on_a_real_api_server() {
+async fn dry_run_lists_deletions_on_real_api_server() {
     let start = async || Cluster::start_real(&["--policies"]).await;
     compare_all(start, &["--policies"]).await;
 }

@@ -68,7 +68,7 @@ async fn prepare_readers(admin: &Admin) {
 }
 
 #[tokio::test]
-async fn metrics_are_for_who_may_read_them_and_dashboards_name_only_what_there_is() {
+async fn metrics_require_right_and_dashboards_name_existing_metrics() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     let git_folder = tempfile::tempdir().unwrap();
@@ -316,7 +316,7 @@ fn list_texts(value: &Value, field: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn an_expression_that_names_what_there_is_not_is_found() {
+fn unknown_metric_in_expression_is_found() {
     let exported = Exported::read(
         "# TYPE up gauge\nup{a=\"x,y=\\\"z\"} 1\n# TYPE seconds histogram\nseconds_bucket{kind=\"a\",le=\"1\"} 3\n",
     );

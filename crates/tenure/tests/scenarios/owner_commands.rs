@@ -135,7 +135,7 @@ async fn an_owner_works_from_a_kubeconfig_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_command_takes_the_rights_of_its_question_and_no_more() {
+async fn each_command_needs_only_rights_of_its_question() {
     let Scene {
         cluster,
         git,

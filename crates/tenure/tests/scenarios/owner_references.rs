@@ -11,7 +11,7 @@ use crate::world::{Cluster, Controllers, PATIENCE, list_webhook_flags, name_obje
 const PLUGIN: &str = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
 
 #[tokio::test]
-async fn owners_create_namespaces_where_owner_references_are_guarded_on_a_real_api_server() {
+async fn owners_create_namespaces_where_owner_references_are_guarded() {
     let Some(cluster) = Cluster::start_real_with(&[PLUGIN], &["--admission"]).await else {
         return;
     };

@@ -115,7 +115,7 @@ async fn leader_stops_once_another_controller_holds_its_lease() {
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_act_as_the_controller_learns_the_missing_right() {
+async fn user_without_impersonation_learns_missing_right() {
     let cluster = Cluster::start_installed().await;
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "nobody"}});
@@ -144,7 +144,7 @@ async fn a_user_who_may_not_act_as_the_controller_learns_the_missing_right() {
 
 /// A process that can't read the Lease never leads, so it isn't ready.
 #[tokio::test]
-async fn who_cannot_read_the_leases_is_not_ready() {
+async fn controller_without_lease_rights_is_not_ready() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
@@ -200,7 +200,7 @@ async fn a_kind_that_is_not_served_is_named() {
 
 /// A process that waits for the Lease is ready to take over, so a rolling update continues.
 #[tokio::test]
-async fn one_that_waits_is_ready() {
+async fn waiting_controller_is_ready() {
     let cluster = Cluster::start_installed().await;
     let leader = Controllers::start(&cluster.kubeconfig, &cluster.data("first"), &[]);
     cluster.admin.wait_for_leader(&leader.candidate).await;
@@ -216,7 +216,7 @@ async fn one_that_waits_is_ready() {
 }
 
 #[tokio::test]
-async fn probes_that_cannot_be_answered_keep_it_from_starting() {
+async fn taken_health_address_prevents_start() {
     let cluster = Cluster::start_installed().await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -241,7 +241,7 @@ async fn probes_that_cannot_be_answered_keep_it_from_starting() {
 
 /// Beside a Capsule that reconciles Tenants, Tenure reconciles all other kinds, with only the rights for them, and leaves Capsule's objects alone.
 #[tokio::test]
-async fn a_controller_that_is_off_leaves_its_kind_to_others() {
+async fn disabled_controller_leaves_its_kind_to_others() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     let others = "*,-tenant,-surface,-ocirepository";
@@ -327,7 +327,7 @@ fn controllers_that_do_not_exist_are_named() {
 
 /// The rights follow from the enabled controllers, for each way to enable them.
 #[test]
-fn what_is_installed_is_for_the_controllers_that_run() {
+fn installed_rights_follow_from_enabled_controllers() {
     let image = ["install", "--export", "--image", "tenure:1", "--unpinned-image"];
     let export = |more: &[&str]| {
         let output = run_to_the_end(&[&image, more].concat());

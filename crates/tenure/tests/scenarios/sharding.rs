@@ -67,7 +67,7 @@ fn follow(admin: &Admin, namespace: &str) -> Arc<Mutex<Vec<u64>>> {
 }
 
 #[tokio::test]
-async fn a_tenant_moves_between_shards_and_nobody_leaves_one_by_himself() {
+async fn only_label_of_tenant_moves_it_between_shards() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     cluster.check(&["install", "--without-deployment", "--shard", "a"], 0, &[]);
@@ -172,7 +172,7 @@ async fn a_tenant_moves_between_shards_and_nobody_leaves_one_by_himself() {
 
 /// An instance without a selector waits while a shard's instance runs, and reports the necessary action.
 #[tokio::test]
-async fn who_sees_to_everything_does_not_begin_beside_a_shard() {
+async fn unsharded_instance_waits_beside_running_shard() {
     let cluster = Cluster::start_own_installed().await;
     let admin = &cluster.admin;
     cluster.check(&["install", "--without-deployment", "--shard", "a"], 0, &[]);
@@ -222,7 +222,7 @@ async fn who_sees_to_everything_does_not_begin_beside_a_shard() {
 
 /// An uninstallation removes the objects of shards, and waits while an instance leads for one.
 #[tokio::test]
-async fn what_runs_a_shard_goes_with_the_rest() {
+async fn uninstallation_removes_objects_of_shards() {
     let cluster = Cluster::start_own_installed().await;
     let admin = &cluster.admin;
     let name = "tenure-controller-shard-a";

@@ -50,7 +50,7 @@ async fn take_finalizers_off(admin: &Admin, object: &Value) {
 }
 
 #[tokio::test]
-async fn what_runs_is_left() {
+async fn uninstallation_leaves_applied_objects() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     let install = ["install", "--image", IMAGE, "--without-admission", "--without-policies"];
@@ -170,7 +170,7 @@ async fn the_namespaces_of_tenants_outlive_their_kind() {
 
 /// The lane's rights are removed last from a terminating namespace, and no controller runs that could do it.
 #[tokio::test]
-async fn what_was_reconciled_can_be_deleted_afterwards() {
+async fn reconciled_namespace_can_be_deleted_after_uninstallation() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     let namespace = name_object("v1", "Namespace", "", "afterwards");
@@ -200,7 +200,7 @@ async fn what_was_reconciled_can_be_deleted_afterwards() {
 
 /// Many objects are read page by page, and a namespace with applied objects is not deleted.
 #[tokio::test]
-async fn all_of_many_are_released() {
+async fn uninstallation_releases_objects_of_every_page() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     admin.apply(name_object("v1", "Namespace", "", "many")).await;
@@ -254,7 +254,7 @@ async fn all_of_many_are_released() {
 
 /// Flux's objects and their finalizers stay where Flux reconciles.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_flux_reconciles_is_left_to_it() {
+async fn uninstallation_leaves_objects_of_flux() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     for namespace in ["flux-system", "theirs"] {
@@ -304,7 +304,7 @@ async fn renew(admin: Admin) {
 
 /// A killed uninstallation leaves a Lease that expires, and the next one continues.
 #[tokio::test]
-async fn what_was_begun_is_finished() {
+async fn killed_uninstallation_is_finished_by_next() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     let mut held = lease();
@@ -330,7 +330,7 @@ async fn what_was_begun_is_finished() {
 
 /// A tenant that restores the finalizer again and again keeps its object, and blocks nothing else.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_holds_it_up_by_putting_things_back() {
+async fn restored_finalizer_does_not_block_uninstallation() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     admin.apply(name_object("v1", "Namespace", "", "stubborn")).await;
@@ -364,7 +364,7 @@ async fn nobody_holds_it_up_by_putting_things_back() {
 
 /// Policies bind all users, so they are removed before the facts that they read, and both are removed completely.
 #[tokio::test]
-async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
+async fn policies_are_removed_before_facts_that_they_read() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
     // Policies of a version that made more, and of another product.

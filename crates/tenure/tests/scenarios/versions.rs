@@ -136,7 +136,7 @@ fn goes(object: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn an_installation_that_is_cut_off_is_finished_or_taken_away_by_the_next_command() {
+async fn next_command_finishes_or_removes_interrupted_installation() {
     let Some(cluster) = Cluster::start_real_bare(&[]).await else {
         return;
     };
@@ -193,7 +193,7 @@ fn write_yesterday(object: &Value) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn what_another_version_installed_becomes_what_this_one_does() {
+async fn installation_replaces_objects_of_another_version() {
     let Some(cluster) = Cluster::start_real_bare(&[]).await else {
         return;
     };

@@ -16,7 +16,7 @@ fn pods() -> LanePods {
 }
 
 #[test]
-fn a_lanes_deployment_is_its_own_and_runs_as_its_account() {
+fn lane_deployment_has_own_selector_and_account() {
     let lanes = [
         ("tenant/blue", "tenure-lane-tenant-blue"),
         ("tenant/pool", "tenure-lane-tenant-pool"),
@@ -60,7 +60,7 @@ fn a_lanes_deployment_is_its_own_and_runs_as_its_account() {
 }
 
 #[test]
-fn what_the_platforms_lane_reaches_no_tenants_does() {
+fn only_platform_lane_reaches_platform_addresses() {
     let workload = Workload {
         lanes: true,
         api_servers: vec!["10.96.0.1:443".parse().expect("an address")],

@@ -155,7 +155,7 @@ async fn no_lane_shares_a_connection_with_another() {
 
 /// The other streams fill their windows completely.
 #[tokio::test]
-async fn who_does_not_read_stalls_nobody() {
+async fn unread_stream_stalls_no_other_stream() {
     let server = Server::default();
     let connections = server.connections();
     let mut unread = Vec::new();
@@ -188,8 +188,9 @@ async fn a_silent_server_is_given_up() {
     assert!(sent.is_err());
 }
 
+/// An open watch goes on over the old connection.
 #[tokio::test]
-async fn a_server_that_ends_a_connection_is_asked_on_another() {
+async fn requests_move_to_another_connection_when_server_shuts_down() {
     let server = Server::default();
     let connections = server.connections();
     let mut watches = watch(&connections, 1).await;
@@ -210,7 +211,7 @@ async fn a_server_that_ends_a_connection_is_asked_on_another() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_connection_hears_why_there_is_none() {
+async fn one_failed_connection_answers_all_waiting_requests() {
     let tried = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&tried);
     let opener: Opener = Arc::new(move || {
@@ -230,7 +231,7 @@ async fn who_waits_for_a_connection_hears_why_there_is_none() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_to_one_that_speaks_an_older_http() {
+async fn nothing_is_sent_to_http1_server() {
     let opener: Opener = Arc::new(|| async { Ok(NewConnection::Http1) }.boxed());
     let connections = SharedConnections::new(opener);
     let sent = send(&connections, ConnectionOwner::Controller, Purpose::Requests, "/").await;
@@ -239,7 +240,7 @@ async fn nothing_is_sent_to_one_that_speaks_an_older_http() {
 }
 
 #[tokio::test]
-async fn what_nobody_uses_is_closed() {
+async fn idle_connection_is_closed() {
     let server = Server::default();
     let connections = server.connections();
     let held = watch(&connections, 1).await;

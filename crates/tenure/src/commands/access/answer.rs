@@ -371,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_its_beginning() {
+    fn date_means_beginning_of_day() {
         let read = |text: &str| read_time(text).map(|time| time.to_string());
         assert_eq!(read("2027-01-31").as_deref(), Ok("2027-01-31T00:00:00Z"));
         assert_eq!(read("2027-01-31T12:00:00Z").as_deref(), Ok("2027-01-31T12:00:00Z"));

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_stay_and_links_stay_inside() {
+    fn disk_returns_files_folders_and_links() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("a")).unwrap();

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_come_before_tenants_and_what_is_in_namespaces_comes_last() {
+    fn policies_precede_tenants_and_namespaced_objects_come_last() {
         let stage = |api: &str, kind: &str, metadata: Value| {
             Stage::choose(&json!({"apiVersion": api, "kind": kind, "metadata": metadata}))
         };

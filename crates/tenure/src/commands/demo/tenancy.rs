@@ -392,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_confirmation_is_read_out_of_what_asks_for_it() {
+    fn confirmation_is_read_from_requesting_message() {
         let asks =
             "If they are to go: kubectl annotate kustomization a --overwrite tenure.dev/allow-deletion=sha256:0a1b";
         assert_eq!(read_confirmation(asks).as_deref(), Some("sha256:0a1b"));
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_denied_for_another_reason_is_not_seen() {
+    fn denial_for_another_reason_does_not_count() {
         let answer = |code: u16, message: &str| {
             Ok(Answer {
                 code,

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conditions_are_whole() {
+    fn description_shows_whole_conditions() {
         let object = serde_json::json!({"status": {"conditions": [
             {"type": "Ready", "status": "False", "reason": "BuildFailed", "message": "first line\nsecond line", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
         let columns = [

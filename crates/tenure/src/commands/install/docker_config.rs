@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registry_has_its_own_program_or_the_common_one() {
+    fn registry_uses_own_or_default_credential_helper() {
         let config =
             json!({ "credsStore": "desktop", "credHelpers": { "reg.example:5000": "own", "none.example": "" } });
         for (registry, expected) in [

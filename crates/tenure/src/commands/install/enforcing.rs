@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn both_are_on_where_the_cluster_can_have_them() {
+    fn webhooks_and_policies_default_to_abilities_of_cluster() {
         let cluster = |has_webhooks, has_policies| Abilities {
             version: "v1".to_owned(),
             has_webhooks,

@@ -15,8 +15,9 @@ type Control<'a> = Option<(&'a str, Value)>;
 /// The attack: its name, the user, the request, the body, the words of the denial, and the control.
 type Attack<'a> = (&'a str, &'a str, (Method, String), Value, &'a str, Control<'a>);
 
+/// A user that may not answer for a project gets its credential by no request.
 #[tokio::test]
-async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
+async fn user_without_right_to_approve_gets_no_credential() {
     let cluster = set().await;
     let asked = store(&cluster, request(42, "alice")).await;
     let own = store(&cluster, request(42, "olga")).await;
@@ -258,7 +259,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
 
 /// The controllers check facts that admission can't see. Such an answer is stored, and approves nothing.
 #[tokio::test]
-async fn an_answer_to_something_else_lets_nothing_through() {
+async fn answer_to_another_request_approves_nothing() {
     let cluster = set().await;
     let asked = store(&cluster, request(42, "alice")).await;
     let own = store(&cluster, request(42, "olga")).await;

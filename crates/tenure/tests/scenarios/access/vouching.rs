@@ -62,8 +62,9 @@ impl Drop for Showing {
     }
 }
 
+/// A person who shows at the host to be the project's Maintainer answers a request. The account that writes the answer may vouch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_vouch() {
+async fn host_login_approves_through_account_that_may_vouch() {
     let cluster = set().await;
     let folder = tempfile::tempdir().unwrap();
     let forge = ForgeServer::start(folder.path(), Kind::Gitlab).await.unwrap();
