@@ -237,7 +237,7 @@ mod tests {
     use super::read_record;
 
     #[test]
-    fn a_record_of_before_is_read_whole() {
+    fn record_in_earlier_form_is_read() {
         let now = r#"{"revision":"main@sha1:1","digest":"sha256:2","size":3,"path":"p","storedAt":"2026-01-01T00:00:00Z","ignore":null,
             "fingerprint":"sha256:4"}"#;
         let before = r#"{"stored":{"revision":"main@sha1:1","digest":"sha256:2","size":3,"path":"p","storedAt":"2026-01-01T00:00:00Z","ignore":null},

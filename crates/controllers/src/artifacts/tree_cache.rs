@@ -297,8 +297,9 @@ mod tests {
         }
     }
 
+    /// A tree in use is never dropped: a load waits until a tree is unused.
     #[tokio::test]
-    async fn the_least_recently_used_makes_room_and_what_is_in_use_stays() {
+    async fn full_budget_drops_least_recently_used_tree() {
         let bed = Bed::new().await;
         let mut sources = Vec::new();
         for name in ["a", "b", "c", "d"] {
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_tree_that_never_fits_is_refused_by_the_settings_name() {
+    async fn oversized_tree_is_refused_with_name_of_setting() {
         let bed = Bed::new().await;
         let file = ("b", Content::File(vec![b'x'; 2 << 20]));
         bed.repository.commit([file], "more").await.unwrap();

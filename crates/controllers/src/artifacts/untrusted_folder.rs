@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lanes_folder_leads_nowhere_else() {
+    fn lane_folder_opens_only_its_regular_files() {
         let folder = tempfile::tempdir().unwrap();
         let (lane, outside) = (folder.path().join("lane"), folder.path().join("outside"));
         std::fs::create_dir_all(lane.join("store/a")).unwrap();

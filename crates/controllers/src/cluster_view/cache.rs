@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_never_goes_back() {
+    fn late_events_and_answers_leave_cache_unchanged() {
         let cache: Cache<Namespace> = Cache::default();
         let check = |expected: Option<&str>| {
             let found = cache.get("", "team");
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_found_by_the_terms_that_they_have_now() {
+    fn cache_finds_objects_by_their_current_terms() {
         let cache = Cache::by_terms(list_words);
         let find = |term: &str| -> Vec<String> { cache.find(term).iter().map(|found| found.name_any()).collect() };
         let many: Vec<String> = (0..=MOST_TERMS).map(|number| format!("many-{number}")).collect();

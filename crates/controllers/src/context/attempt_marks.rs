@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_begun_counts() {
+    fn crash_counts_only_for_unfinished_attempts() {
         let folder = std::env::temp_dir().join(format!("tenure-under-way-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         let open = || AttemptMarks::open(folder.clone());
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn they_begin_after_the_others_and_one_at_a_time() {
+    async fn marked_objects_start_after_others_one_at_a_time() {
         let folder = std::env::temp_dir().join(format!("tenure-under-way-turns-{}", std::process::id()));
         let attempt_marks = AttemptMarks::open(folder.clone());
         let other = attempt_marks.first();

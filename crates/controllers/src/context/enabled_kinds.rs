@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn all_but_one_and_one_alone() {
+    fn kinds_are_selected_by_name_or_by_exclusion() {
         assert_eq!(read("*"), Ok(vec![]));
         assert_eq!(read("*,-tenant"), Ok(vec!["Tenant"]));
         assert_eq!(read("-Tenant, *"), Ok(vec!["Tenant"]));

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_too_often_keeps_nobody_else_waiting() {
+    async fn too_frequent_reader_keeps_no_other_reader_waiting() {
         let endpoint = ArtifactEndpoint::default();
         let none = endpoint.open(&address("a"), "one", true).await;
         assert_eq!(none.err(), Some(ArtifactRefusal::Unavailable));

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authoriser_is_read_and_an_incomplete_one_is_refused() {
+    fn incomplete_authoriser_is_refused_without_quoting_values() {
         assert!(read_authoriser(HostKind::Gitlab, &secret("token", "abc\n")).is_ok());
         for (key, value) in [("token", "  "), ("password", "abc")] {
             let error = read_authoriser(HostKind::Gitlab, &secret(key, value)).err().unwrap();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_asks_for_much_has_a_share_of_its_own() {
+    fn requester_exhausts_only_its_own_share_of_host() {
         let slot = HostSlot::default();
         let (one, other) = (slot.share("tenant a"), slot.share("tenant b"));
         let _held = Arc::clone(&one)

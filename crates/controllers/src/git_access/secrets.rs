@@ -518,8 +518,9 @@ mod tests {
         }
     }
 
+    /// The debug output of a value does not contain it.
     #[test]
-    fn each_form_is_read_back_by_its_fingerprint_and_printed_by_nobody() {
+    fn fingerprint_identifies_value_in_each_secret_form() {
         for form in [Form::Basic, Form::Docker] {
             let surroundings = SecretParts {
                 form,

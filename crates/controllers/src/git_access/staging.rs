@@ -377,8 +377,9 @@ mod tests;
 mod choices {
     use super::*;
 
+    /// A value that a staging Secret already contains stays in that Secret.
     #[test]
-    fn a_value_stays_where_it_is_and_a_new_one_goes_where_room_is() {
+    fn new_value_is_staged_in_secret_with_room() {
         let choose = |seen: Vec<Shard>| {
             let staging = Staging {
                 seen,

@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_keeps_nothing_else_waiting() {
+    fn refused_write_delays_no_other_write() {
         let write = |name: &str| Write::Facts {
             namespace: name.to_owned(),
             patch: json!({}),

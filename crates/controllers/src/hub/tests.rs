@@ -37,7 +37,7 @@ fn is_woken(mailbox: &Mailbox) -> bool {
 }
 
 #[tokio::test]
-async fn what_a_tenant_does_to_its_namespaces_wakes_its_own() {
+async fn namespace_change_wakes_objects_of_affected_tenants() {
     let scene = Scene::set();
     // Notifications of the setup may still arrive.
     let everything = scene.mailbox_in("shared");

@@ -197,7 +197,7 @@ fn installation() -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_added_to_the_table_is_reconciled() {
+async fn kind_added_to_table_is_reconciled() {
     if Cluster::is_shared() {
         // Other tests would find the kind on a shared server.
         return;

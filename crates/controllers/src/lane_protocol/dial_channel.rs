@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_lane_attaches_is_closed_unseen() {
+    async fn descriptors_attached_by_lane_are_closed() {
         let (hub, lane) = DialChannel::pair().unwrap();
         let lane = DialChannel::from_socket(lane.into()).unwrap();
         let (mut own, theirs) = tokio::net::UnixStream::pair().unwrap();

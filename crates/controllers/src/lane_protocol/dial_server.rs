@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_lane_is_connected_to_what_its_sources_may_reach() {
+    async fn lane_connections_follow_policy_of_its_sources() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let endpoint: Endpoint = format!("http://{address}").parse().unwrap();

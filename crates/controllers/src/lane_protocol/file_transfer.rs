@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_comes_as_it_was_sent_and_no_longer_than_agreed() {
+    async fn received_file_equals_sent_file_within_agreed_length() {
         let content: Vec<u8> = (0..200_000_u32).map(|number| number.to_le_bytes()[0]).collect();
         assert_eq!(carry(&content, 200_000).await.unwrap(), content);
         assert!(carry(b"", 10).await.unwrap().is_empty());

@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_around_the_first_inputs_come_as_they_were_sent() {
+    fn messages_near_seed_inputs_survive_round_trip() {
         for seed in seeds() {
             for at in 0..seed.len() {
                 check(&seed[..at]);

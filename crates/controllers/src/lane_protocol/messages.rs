@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_frame_is_refused() {
+    async fn malformed_frames_are_refused() {
         let long = (LONGEST + 1).to_be_bytes();
         assert!(matches!(read(&long).await, Err(FrameError::TooLong(_))));
         assert!(matches!(read(b"\0\0\0\x02{}").await, Err(FrameError::Unreadable(_))));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_not_sent() {
+    fn oversized_frame_is_not_sent() {
         let object = Value::String("x".repeat(LONGEST as usize));
         let frame = ToLane::Changed {
             kind: "Kustomization".to_owned(),

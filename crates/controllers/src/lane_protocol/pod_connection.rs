@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_part_is_refused() {
+    async fn malformed_parts_are_refused() {
         let read = async |bytes: &[u8]| {
             let mut line = bytes;
             read_part::<FromPod>(&mut line).await.map(drop)

@@ -102,7 +102,7 @@ mod tests {
 
     /// As in the pool's process: a rendering that fits elsewhere also fits here, however little is available for all.
     #[test]
-    fn where_namespaces_share_a_process_one_may_render_what_a_tenant_may() {
+    fn rendering_fits_in_process_shared_by_namespaces() {
         let little = RenderLimits {
             all_bytes: 1,
             ..RenderLimits::default()

@@ -266,7 +266,7 @@ mod tests {
 
     /// A lane's process prepares memory by an estimate, and in the end keeps what it uses. With the whole budget in one process, nothing is prepared.
     #[tokio::test]
-    async fn what_was_prepared_for_more_than_is_there_is_given_back() {
+    async fn unused_prepared_memory_is_given_back() {
         let part = budget(8 << 20, 16 << 20);
         part.follow_share(false);
         part.add_share(8 << 20);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_there_is_no_room_for_counts_as_unread() {
+    async fn object_without_memory_counts_as_unread() {
         let budget = budget(1 << 20, 4 << 20);
         let room = make_memory(&budget).await;
         assert!(room.admit_live(object(700_000)).object().is_some());
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_lacked_room_waits_for_it_the_next_time() {
+    async fn attempt_without_memory_waits_for_it_next_time() {
         let budget = budget(1 << 20, 1 << 20);
         let (first, second) = (make_memory(&budget).await, make_memory(&budget).await);
         assert!(first.admit_live(object(600_000)).object().is_some());
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_room_nothing_is_looked_at() {
+    async fn no_object_is_admitted_without_memory() {
         let budget = budget(1 << 20, 1 << 20);
         let all = budget.try_acquire("other", 1 << 20).unwrap();
         let room = make_memory(&budget).await;
@@ -333,8 +333,9 @@ mod tests {
         drop(all);
     }
 
+    /// A value that is small as text can be large when it is parsed.
     #[test]
-    fn what_is_small_as_text_and_large_when_it_is_parsed_is_charged_so() {
+    fn objects_are_charged_for_their_parsed_size() {
         let many = Value::Array(vec![json!({ "a": 1 }); 1000]);
         assert!(estimate_memory(&many) >= 1000 * 640, "{}", estimate_memory(&many));
         assert!(estimate_memory(&many) > 60 * many.to_string().len() as u64);

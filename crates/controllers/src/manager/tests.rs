@@ -12,7 +12,7 @@ use super::*;
 
 /// Regression: with one kind that could not be listed, nothing was reconciled, but the health was reported as good.
 #[tokio::test]
-async fn who_sees_nothing_is_not_well() {
+async fn manager_is_unhealthy_when_lists_fail() {
     let service = tower::service_fn(|_: Request<Body>| async {
         let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"broken","code":500}"#;
         let mut response = Response::new(Body::from(status.as_bytes().to_vec()));

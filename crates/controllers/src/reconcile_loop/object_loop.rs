@@ -412,8 +412,9 @@ mod tests {
         tokio::join!(run_object_loop(reconciler, &mailboxes, (&mailbox, None), &end), script);
     }
 
+    /// An object with less to do than others waits for its turn first.
     #[tokio::test]
-    async fn who_has_less_to_do_takes_no_room_from_others_before_its_turn() {
+    async fn low_priority_attempt_takes_capacity_only_in_its_turn() {
         let (permits, narrow) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(1)));
         let notes = Arc::new(Mutex::new(Vec::new()));
         let reconciler = Noted {
@@ -442,8 +443,9 @@ mod tests {
         tokio::join!(biased; script, run_object_loop(reconciler, &mailboxes, (&mailbox, None), &end));
     }
 
+    /// An object that gets more to do no longer waits for the turns of objects with less to do.
     #[tokio::test]
-    async fn who_has_come_to_have_more_to_do_waits_for_no_turn_of_those_that_have_less() {
+    async fn attempt_with_new_work_leaves_low_priority_queue() {
         let (permits, narrow) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(0)));
         let (hurry, notes) = (Arc::new(Mutex::new(Some(narrow))), Arc::new(Mutex::new(Vec::new())));
         let reconciler = Noted {

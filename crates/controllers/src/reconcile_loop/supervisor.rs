@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_panics_is_started_again_later_and_later() {
+    async fn panicking_task_restarts_with_growing_pauses() {
         let runs = AtomicU32::new(0);
         let reports = Arc::new(Mutex::new(Vec::new()));
         let milliseconds = Duration::from_millis;
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_comes_also_while_it_pauses() {
+    async fn cancellation_ends_supervisor_during_pause() {
         let end = CancellationToken::new();
         let forever = Duration::from_secs(1 << 30);
         let supervised = supervise_task(

@@ -60,7 +60,7 @@ mod tests {
     const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
 
     #[test]
-    fn only_what_is_read_counts() {
+    fn only_pointers_in_read_files_are_reported() {
         let mut files = kustomize::MapTree::new();
         files.insert("a/logo.svg", POINTER);
         files.insert("b.yaml", "a: b\n");

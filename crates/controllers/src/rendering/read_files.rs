@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_elsewhere_is_none() {
+    fn changes_of_unread_files_are_ignored() {
         let (mut tree, seen) = (tree(), see("a"));
         assert!(seen.are_same_in(&tree) && seen.held_bytes() > 0);
         tree.insert("README.md", "another text");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_what_was_read_is_one() {
+    fn changes_of_read_files_are_detected() {
         for (folder, path, content) in [
             (
                 "a",
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_join_alike_are_not_alike() {
+    fn names_with_equal_concatenation_have_different_digests() {
         let names = |names: &[&str]| digest_names(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_ne!(names(&["ab", "c"]), names(&["a", "bc"]));
     }

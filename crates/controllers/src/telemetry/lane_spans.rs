@@ -251,7 +251,7 @@ mod tests {
 
     /// The hub drops attempts about another lane's object, and a noisy lane gets a bounded share of the queue.
     #[test]
-    fn a_lane_speaks_of_its_own_and_only_so_much() {
+    fn hub_takes_bounded_spans_of_lanes_own_objects() {
         let (sink, received) = collect();
         let now = Instant::now();
         let mut intake = SpanIntake::new(now);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_lane_would_tell_is_an_offence() {
+    fn impossible_spans_are_protocol_violations() {
         let (sink, received) = collect();
         let now = Instant::now();
         let mut long = attempt("blue", 1);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_are_left_out_where_nobody_takes_them() {
+    fn full_outbox_drops_oldest_attempts() {
         let outbox = SpanOutbox::default();
         for number in 0..WAITING + 5 {
             outbox.push(attempt(&number.to_string(), 0));

@@ -26,8 +26,9 @@ const ACCESS: (&str, &str) = (VERSION, "FluxAccess");
 const TARGET: (&str, &str) = (VERSION, "FluxAccessTarget");
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 
+/// An entry of an agent is requested, approved and delivered, and its Secret clones. Deleting the grant revokes the credential.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_grant() {
+async fn entry_has_credential_from_approval_until_grant_ends() {
     let bed = Bed::new(&["acc-a"], "namespaces: [acc-a], service_accounts: [flux]").await;
     let mut canary = Canary::plant(bed.admin(), &[]).await.unwrap();
     canary.listen_for(PLATFORM, &bed.authoriser);
@@ -123,7 +124,7 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leaked_credential_goes_once_its_successor_is_in_use() {
+async fn leaked_credential_is_revoked_once_successor_is_used() {
     let mut bed = Bed::new(&["acc-b"], "namespaces: [acc-b]").await;
     bed.source("acc-b").await;
     let request = bed.pending().await;
@@ -147,7 +148,7 @@ async fn a_leaked_credential_goes_once_its_successor_is_in_use() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_that_did_not_leak_lives_on_for_a_while_beside_its_successor() {
+async fn replaced_credential_lives_on_unless_it_leaked() {
     let mut bed = Bed::new(&["acc-i"], "namespaces: [acc-i]").await;
     bed.source("acc-i").await;
     let request = bed.pending().await;
@@ -167,7 +168,7 @@ async fn a_credential_that_did_not_leak_lives_on_for_a_while_beside_its_successo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_foreign_secret_is_left_and_a_namespace_that_goes_takes_its_token() {
+async fn foreign_secret_stays_and_deleted_namespace_revokes_token() {
     let bed = Bed::new(&["acc-c", "acc-d"], "namespaces: [acc-c, acc-d]").await;
     let foreign = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "gitlab-flux-token", "namespace": "acc-d" },
@@ -195,8 +196,9 @@ async fn a_foreign_secret_is_left_and_a_namespace_that_goes_takes_its_token() {
     bed.stage.shut_down().await;
 }
 
+/// The request reports the credentials that live on at the host.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_a_dead_authoriser_secrets_go_and_live_credentials_are_reported() {
+async fn secrets_are_deleted_although_authoriser_is_revoked() {
     let bed = Bed::new(&["acc-e"], "namespaces: [acc-e]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
@@ -222,7 +224,7 @@ async fn with_a_dead_authoriser_secrets_go_and_live_credentials_are_reported() {
 
 /// A Surface whose source is the approved project deploys with no further edit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_surface_of_an_approved_project_deploys_with_no_further_edit() {
+async fn surface_of_approved_project_deploys_without_edit() {
     let bed = Bed::new(&["acc-s"], "namespaces: [tenant-s]").await;
     bed.deploy("tenant-s", &bed.forge.git().http_url(PROJECT)).await;
     let request = bed.pending().await;
@@ -234,7 +236,7 @@ async fn a_surface_of_an_approved_project_deploys_with_no_further_edit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_whole_service_goes_with_its_provider() {
+async fn deleted_provider_removes_its_credentials_and_requests() {
     let bed = Bed::new(&["acc-f"], "namespaces: [acc-f]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
@@ -255,7 +257,7 @@ async fn the_whole_service_goes_with_its_provider() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_is_reported_and_a_fluxaccess_reaches_no_other_namespace() {
+async fn denial_is_reported_and_fluxaccess_stays_in_namespace() {
     let bed = Bed::new(&["acc-g", "acc-h"], "namespaces: [acc-g]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Denied").await;

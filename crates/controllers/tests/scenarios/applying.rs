@@ -179,7 +179,7 @@ async fn a_resync_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_who_fight_are_named() {
+async fn contested_condition_names_other_writer() {
     let stage = Stage::set("applying-e").await;
     let repository = stage
         .repository("applying-e", "app", &[("a.yaml", &config_map("a", "1"))])
@@ -249,7 +249,7 @@ async fn a_new_process_writes_nothing_that_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_spec_lays_over_the_folder_is_built_in() {
+async fn build_includes_overlays_of_spec() {
     let stage = Stage::set("applying-overlay").await;
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 0\n  \
                       selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    \
@@ -303,8 +303,9 @@ async fn what_the_spec_lays_over_the_folder_is_built_in() {
     stage.shut_down().await;
 }
 
+/// An event names the manager and the reverted fields.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_stays_and_what_kubectl_added_is_taken_away_by_name() {
+async fn kubectl_restart_stays_and_kubectl_edit_is_reverted() {
     let stage = Stage::set("applying-kubectl").await;
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  replicas: 0\n  \
                       selector: {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    \

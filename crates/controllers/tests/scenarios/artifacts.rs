@@ -23,7 +23,7 @@ fn has(value: &'static str) -> impl Fn(Option<&Value>) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
+async fn artifact_from_two_repositories_is_applied_and_followed() {
     let mut stage = Stage::set("artifacts").await;
     let web = stage
         .repository(
@@ -242,7 +242,7 @@ async fn folders_that_match_a_pattern_become_artifacts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_controller_made_is_applied_where_an_administrator_named_it() {
+async fn external_artifact_is_applied_where_administrator_allows_it() {
     let namespace = "artifacts-e";
     let archive = pack_files(&[("map.yaml", &config_map("external", "one"))]);
     let digest = compute_digest(&archive);

@@ -17,8 +17,9 @@ fn write_package(name: &str, values: &str) -> String {
     )
 }
 
+/// A Package that leaves the repository stays in the cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_partial_package_keeps_what_others_have_set_and_stays_when_it_leaves_the_repository() {
+async fn partial_package_keeps_values_set_by_others() {
     let stage = Stage::set("customizer").await;
     let by_hand = json!({
         "apiVersion": PACKAGE.0, "kind": PACKAGE.1, "metadata": { "name": PLATFORM },

@@ -72,7 +72,7 @@ async fn until_ready(stage: &Stage, namespace: &str, status: &str, words: &str) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
+async fn files_encrypted_by_sops_are_decrypted() {
     let namespace = "decryption-a";
     let stage = Stage::set(namespace).await;
     let entries = [
@@ -116,8 +116,9 @@ async fn what_sops_encrypted_is_decrypted_when_it_is_read() {
     stage.shut_down().await;
 }
 
+/// The keys are read as the account that applies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_read_as_the_applying_account_and_wrong_ones_are_named() {
+async fn missing_and_wrong_decryption_keys_are_named() {
     let namespace = "decryption-b";
     let stage = set_listening(namespace).await;
     let repository = stage
@@ -197,7 +198,7 @@ async fn keys_are_read_as_the_applying_account_and_wrong_ones_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_changed_file_is_reported_and_a_broken_one_is_refused() {
+async fn changed_file_is_reported_and_broken_file_is_refused() {
     let namespace = "decryption-c";
     let stage = set_with_key(namespace).await;
     let repository = stage
@@ -254,7 +255,7 @@ async fn a_changed_file_is_reported_and_a_broken_one_is_refused() {
 
 /// The API server quotes refused objects, and a build does too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_decrypted_is_in_no_status_and_no_event() {
+async fn decrypted_content_is_in_no_status_or_event() {
     let namespace = "decryption-d";
     let stage = set_with_key(namespace).await;
     let copied = "resources: [m.yaml]\nconfigMapGenerator:\n- name: env\n  envs: [app.env]\n  options: {disableNameSuffixHash: true}\nreplacements:\n- source: {kind: ConfigMap, name: env, fieldPath: data.PASSWORD}\n  targets:\n  - select: {kind: ConfigMap, name: m}\n    fieldPaths: [metadata.labels.p]\n    options: {create: true}\n";
@@ -282,7 +283,7 @@ async fn what_was_decrypted_is_in_no_status_and_no_event() {
 
 /// Flux reads the keys as its own controller: a user that may write a Kustomization can use every key beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_the_account_may_not_read_opens_nothing() {
+async fn key_unreadable_for_account_decrypts_nothing() {
     let namespace = "decryption-e";
     let stage = set_with_key(namespace).await;
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "limited", "namespace": namespace } });
@@ -301,7 +302,7 @@ async fn a_key_that_the_account_may_not_read_opens_nothing() {
 
 /// A tenant's repository has its encrypted Secrets, and the keys are in its home namespace. Another tenant's Surface can't use that name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_surface_decrypts_with_the_keys_of_its_home_namespace() {
+async fn surface_decrypts_with_keys_of_its_home_namespace() {
     let stage = set_listening("decryption-f").await;
     for name in ["decryption-f1", "decryption-f2"] {
         tenant(&stage, name).await;

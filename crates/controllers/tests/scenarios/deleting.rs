@@ -40,8 +40,9 @@ async fn objects_are_kept_while_no_token_is_given() {
     stage.shut_down().await;
 }
 
+/// An event in the platform's namespace names the objects that stay.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_namespace_does_not_hang_and_the_platform_sees_what_stays() {
+async fn namespace_deletion_completes_and_leftovers_are_reported() {
     let mut stage = Stage::set("deleting-b").await;
     if !stage.is_embedded() {
         return stage.shut_down().await;

@@ -103,8 +103,9 @@ async fn has_event(stage: &Stage, namespace: &str, reason: &str) -> bool {
     events.iter().any(|event| event["reason"] == reason)
 }
 
+/// The key is made once the right exists, shown, added to the server, and used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
+async fn deploy_key_of_tenant_is_made_and_deploys() {
     let host = Host::start().await;
     let mut stage = Stage::set_allowing("keys-a", &[host.endpoint()]).await;
     let admin = stage.admin.clone();
@@ -182,7 +183,7 @@ async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
+async fn deleted_key_is_replaced_and_must_be_added_again() {
     let host = Host::start().await;
     let stage = Stage::set_allowing("keys-b", &[host.endpoint()]).await;
     let admin = &stage.admin;

@@ -68,8 +68,9 @@ pub(crate) async fn is_nowhere(stage: &Stage, namespace: &str, secrets: &[&str])
     }
 }
 
+/// A kubeconfig of another cluster is not accepted in its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
+async fn objects_are_applied_to_one_remote_cluster_only() {
     let namespace = "elsewhere-a";
     let (one, two) = (
         ServedCluster::start().await.unwrap(),
@@ -151,7 +152,7 @@ async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
+async fn kubeconfig_reaches_only_its_own_cluster() {
     let namespace = "elsewhere-b";
     let one = ServedCluster::start().await.unwrap();
     let stage = Stage::set_allowing(namespace, &[one.endpoint()]).await;
@@ -258,7 +259,7 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
 /// A malicious server that claims to be a cluster harms only its own Kustomization. The server leads to no other address, and none of its input is
 /// repeated. A neighbour's commits are applied meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
+async fn hostile_cluster_harms_only_its_own_kustomization() {
     let (namespace, near) = ("elsewhere-c", "elsewhere-near");
     let canary = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let canary_port = canary.local_addr().unwrap().port();

@@ -41,7 +41,7 @@ async fn is_accepted_here(stage: &Stage, token: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
+async fn token_for_other_cluster_is_not_valid_here() {
     let (namespace, near) = ("elsewhere-d", "elsewhere-d-near");
     let there = ServedCluster::start().await.unwrap();
     // The front needs the stage's administrator, and the stage needs the front's address: so the address is found first.

@@ -81,7 +81,7 @@ async fn a_kind_is_healthy_when_its_expressions_say_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_newer_revision_ends_the_wait_for_health_of_an_older_one() {
+async fn newer_revision_cancels_health_checks_of_older_one() {
     let stage = Stage::set("expressions-b").await;
     let target = ("expressions-b", "app");
     let repository = stage
@@ -177,7 +177,7 @@ async fn circular_dependencies_are_reported_with_their_path() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fields_that_are_left_to_others_stay_as_they_are() {
+async fn ignored_fields_keep_values_of_other_writers() {
     let stage = Stage::set("expressions-e").await;
     let (app, map) = (("expressions-e", "app"), ("expressions-e", "a"));
     let file = |value: &str, other: &str| {

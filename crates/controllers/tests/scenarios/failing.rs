@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, commit, config_map};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_acts_for_a_service_account_that_is_missing() {
+async fn nothing_is_applied_for_missing_service_account() {
     let stage = Stage::set("failing-a").await;
     stage
         .repository("failing-a", "app", &[("a.yaml", &config_map("a", "1"))])
@@ -22,7 +22,7 @@ async fn nobody_acts_for_a_service_account_that_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_forbidden_is_named() {
+async fn forbidden_write_names_the_account() {
     let stage = Stage::set("failing-b").await;
     stage.namespace("failing-b-other").await;
     let file = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  namespace: failing-b-other\n";
@@ -58,7 +58,7 @@ async fn a_branch_that_is_not_there_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kind_that_is_unknown_does_not_stop_the_others() {
+async fn unknown_kind_does_not_stop_other_objects() {
     let stage = Stage::set("failing-d").await;
     let unknown = "apiVersion: nobody.example.com/v1\nkind: Nothing\nmetadata:\n  name: a\n";
     stage
@@ -105,7 +105,7 @@ async fn a_build_that_fails_says_where() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
+async fn refused_object_waits_despite_newly_opened_watch() {
     let stage = Stage::set("failing-f").await;
     let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  ports: [{port: 80}]\n";
     // A kind that no other object here has; no API server accepts such a key.
@@ -155,7 +155,7 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
 
 /// A file in Git LFS is not in the repository, and this repository keeps it from being fetched. That matters only where a build reads it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pointer_of_git_lfs_is_not_applied_as_the_content() {
+async fn git_lfs_pointer_is_not_applied_as_content() {
     let stage = Stage::set("failing-lfs").await;
     let pointer = format!(
         "version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 12345\n",

@@ -83,7 +83,7 @@ async fn force_recreates_for_immutable_fields_and_for_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_object_applied_in_a_version_that_is_gone_is_still_pruned() {
+async fn object_of_removed_version_is_still_pruned() {
     let stage = Stage::set("guards-c").await;
     let definition = |old_is_served: bool| {
         let version = |name: &str, served: bool, storage: bool| {
@@ -132,8 +132,9 @@ async fn an_object_applied_in_a_version_that_is_gone_is_still_pruned() {
     stage.shut_down().await;
 }
 
+/// When a Kustomization is deleted, adopted objects stay. Deleting its own claim needs permission.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_existed_before_stays_and_a_claim_is_asked_about_when_the_kustomization_goes() {
+async fn deletion_keeps_adopted_objects_and_waits_for_permission() {
     let namespace = "guards-adopted";
     let stage = Stage::set(namespace).await;
     let kind = ("v1", "PersistentVolumeClaim");
@@ -178,7 +179,7 @@ async fn what_existed_before_stays_and_a_claim_is_asked_about_when_the_kustomiza
 
 /// An operator's object owns the claims with its data, and Kubernetes deletes them with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_owns_a_claim_through_another_object_is_asked_about() {
+async fn deleting_indirect_owner_of_claim_needs_permission() {
     let namespace = "guards-owners";
     let stage = Stage::set(namespace).await;
     let rights = json!({ "apiGroups": ["guards.example.org"], "resources": ["stores", "storenodes"], "verbs": ["*"] });

@@ -119,7 +119,7 @@ async fn the_content_of_a_large_file_is_applied() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_file_of_a_private_repository_leaves_the_password_at_home() {
+async fn other_host_of_large_files_gets_no_password() {
     let stage = Stage::set("large-b").await;
     let namespace = "large-b";
     let repository = stage.private.create(namespace).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_large_file_of_a_private_repository_leaves_the_password_at_home() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_of_large_files_is_asked_no_earlier_than_it_wants() {
+async fn retry_delay_of_large_file_server_is_respected() {
     let stage = Stage::set("large-c").await;
     let namespace = "large-c";
     let busy = LargeFileOptions {
@@ -207,7 +207,7 @@ async fn a_server_of_large_files_is_asked_no_earlier_than_it_wants() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn larger_files_than_a_tenant_may_have_are_not_requested() {
+async fn large_files_beyond_limits_are_not_requested() {
     let stage = Stage::set("large-d").await;
     let namespace = "large-d";
     let pointer = |size: u64| {

@@ -57,7 +57,7 @@ async fn an_immutable_field_needs_force() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn suspended_is_left_alone_and_orphaned_stays() {
+async fn suspended_kustomization_is_skipped_and_orphaned_objects_stay() {
     let stage = Stage::set("lifecycle-c").await;
     let repository = stage
         .repository("lifecycle-c", "app", &[("app/a.yaml", &config_map("a", "1"))])
@@ -110,7 +110,7 @@ async fn suspended_is_left_alone_and_orphaned_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
+async fn reconcile_annotations_hold_for_apply_and_prune() {
     let namespace = "lifecycle-h";
     let stage = Stage::set(namespace).await;
     let prefix = "kustomize.toolkit.fluxcd.io";

@@ -213,7 +213,7 @@ async fn a_process_that_dies_at_any_request_loses_nothing() {
 /// Both at once: the process is killed at each request, and one in sixteen of the other requests fails, also after the kill. A quarter of the kills
 /// run on each of four clusters in parallel; half of them if all tests share one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
+async fn process_killed_while_server_fails_loses_nothing() {
     let stride = choose_length(STRIDE, 1);
     let at_each = |after_effect| {
         (0..choose_length(KILLS.0, KILLS.1) / FAILING.len()).map(move |number| Kill {

@@ -9,7 +9,7 @@ use crate::tenants::{SURFACE, surface, surface_ready, tenant};
 const TOO_MUCH: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: too-much\nrules:\n- apiGroups: ['*']\n  resources: ['*']\n  verbs: ['*']\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_surface_that_only_looks_says_what_it_would_do() {
+async fn detect_only_surface_reports_its_intended_changes() {
     let stage = Stage::set("modes-a").await;
     tenant(&stage, "looker").await;
     let files = [("a.yaml", &*config_map("a", "1"))];
@@ -56,7 +56,7 @@ async fn a_surface_that_only_looks_says_what_it_would_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_refused_holds_up_what_comes_after_and_not_its_neighbours() {
+async fn refused_object_blocks_later_stages_but_no_neighbours() {
     let stage = Stage::set("modes-b").await;
     tenant(&stage, "parts").await;
     let reader = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: reader\nrules:\n- apiGroups: ['']\n  resources: [configmaps]\n  verbs: [get]\n";

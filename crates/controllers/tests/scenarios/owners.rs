@@ -14,7 +14,7 @@ fn owner(object: &Value) -> &str {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_commit_moves_is_not_deleted() {
+async fn objects_moved_by_one_commit_are_not_deleted() {
     let stage = Stage::set("owners-a").await;
     let (x, y, z) = (config_map("x", "1"), config_map("y", "1"), config_map("z", "1"));
     let files = [
@@ -94,7 +94,7 @@ async fn a_renamed_kustomization_keeps_its_objects() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_two_want_stays_with_the_first() {
+async fn object_wanted_twice_stays_with_first_owner() {
     let stage = Stage::set("owners-b").await.planting(&["owners-b"]).await;
     stage.namespace("owners-b-other").await;
     let binding = json!({

@@ -36,8 +36,9 @@ async fn reconcile(stage: &Stage, name: &str, verbs: Value, packages: &[&str]) -
     stage.wait_for(SURFACE, (PLATFORM, name), is_reported).await.unwrap()
 }
 
+/// The account of the Surface may write Packages, and no rule stops it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_surface_that_may_write_packages_says_that_nothing_keeps_the_charts_fields_from_it() {
+async fn surface_reports_missing_protection_of_chart_fields() {
     let stage = Stage::set("ownership").await;
     let package = json!({
         "apiVersion": "cozystack.io/v1alpha1", "kind": "Package", "metadata": { "name": "cozystack.owned" },

@@ -76,7 +76,7 @@ fn fact<'a>(namespace: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn policies_hold_with_what_is_written_for_them() {
+async fn policies_follow_facts_that_controllers_write() {
     let stage = Stage::set_policed("policed").await;
     let labelled = |name: &str, tenant: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": { "capsule.clastix.io/tenant": tenant } } });
     // The label names a Tenant that does not exist.

@@ -120,9 +120,9 @@ async fn find_origin(stage: &Stage, namespace: &str, kustomization: &str, id: &s
         .map_err(|error| error.to_string())
 }
 
-/// It reads no ConfigMap and no Secret for this, and reports that where it matters.
+/// The search reads no ConfigMap and no Secret, and reports that where it matters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_name_an_objects_file_with_the_variables_of_the_spec() {
+async fn file_of_object_is_found_with_inline_variables() {
     let namespace = "post-build-e";
     let stage = Stage::set(namespace).await;
     let vars = variables("ConfigMap", namespace, "vars", &json!({ "size": "large" }), &json!({}));
@@ -158,7 +158,7 @@ async fn messages_name_an_objects_file_with_the_variables_of_the_spec() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_change_of_what_bears_the_label_is_seen_at_once() {
+async fn changes_of_labelled_variable_sources_apply_immediately() {
     let namespace = "post-build-b";
     let stage = Stage::set(namespace).await;
     let labels = json!({ "reconcile.fluxcd.io/watch": "Enabled" });
@@ -187,7 +187,7 @@ async fn a_change_of_what_bears_the_label_is_seen_at_once() {
 
 /// A Kustomization that applies its own variables, and makes them longer each time, is applied once for each reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_kustomization_applies_itself_is_no_reason_to_begin() {
+async fn own_changes_of_variables_start_no_attempt() {
     let namespace = "post-build-f";
     let stage = Stage::set(namespace).await;
     let vars = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: vars\n  labels: {reconcile.fluxcd.io/watch: Enabled}\ndata:\n  v: ${v:=a}a\n";
@@ -220,7 +220,7 @@ async fn what_a_kustomization_applies_itself_is_no_reason_to_begin() {
 
 /// Flux reads the objects of `substituteFrom` as its own controller: a user that may write a Kustomization can read every Secret beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {
+async fn variable_secrets_are_read_only_as_applying_account() {
     let namespace = "post-build-c";
     let stage = Stage::set(namespace).await;
     let role = |rules: Value| {
@@ -278,7 +278,7 @@ async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {
 
 /// The API server quotes refused objects, and a build error names objects by their substituted names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_value_of_a_secret_is_in_no_status_and_no_event() {
+async fn secret_values_are_in_no_status_or_event() {
     let namespace = "post-build-d";
     let stage = Stage::set(namespace).await;
     let value = format!("{VALUE} is no label");

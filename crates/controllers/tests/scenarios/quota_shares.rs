@@ -39,7 +39,7 @@ async fn make(stage: &Stage, namespace: &str, name: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn namespaces_together_use_what_their_tenant_has_and_no_more() {
+async fn namespaces_together_use_whole_quota_and_no_more() {
     let stage = Stage::set("shares-outside").await;
     // Kubernetes enforces each namespace's quota, and no component checks the sum.
     stage.send_guard_away();

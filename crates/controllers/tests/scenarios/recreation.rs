@@ -108,7 +108,7 @@ async fn read_events(stage: &Stage, namespace: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_goes_that_does_not_come_back() {
+async fn every_object_deleted_by_force_comes_back() {
     let namespace = "recreation-a";
     let stage = Stage::set(namespace).await;
     let target = (namespace, "app");

@@ -25,7 +25,7 @@ async fn wait_for_refusal(stage: &Stage, namespace: &str, name: &str, reason: &s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_granted() {
+async fn references_outside_own_tenant_need_a_grant() {
     let shared = "references-shared";
     let stage = Stage::set_granting(
         shared,

@@ -33,7 +33,7 @@ async fn until_gone(stage: &Stage, namespace: &str, objects: &[((&str, &str), &s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kustomization_that_holds_its_own_rights_can_be_deleted() {
+async fn kustomization_with_its_own_rights_can_be_deleted() {
     let namespace = "removal-a";
     let stage = Stage::set(namespace).await;
     let own = account(namespace, "gitops");

@@ -49,8 +49,9 @@ fn of_the_kustomization(mut counted: BTreeMap<String, usize>) -> BTreeMap<String
     counted
 }
 
+/// The Kustomization has four objects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_one() {
+async fn new_kustomization_makes_twelve_requests_and_resync_one() {
     if program::find().is_some() {
         println!("skipped: what a program of its own asks for can't be seen here");
         return;

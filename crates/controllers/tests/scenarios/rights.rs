@@ -65,7 +65,7 @@ const WAYS_TO_THE_ACCOUNT: [Ask<'static>; 14] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_owner_is_not_the_account_where_that_lives() {
+async fn owner_cannot_become_account_in_home_namespace() {
     let stage = Stage::set("rights").await;
     tenant(&stage, "rights-blue").await;
     adopt(&stage, "rights-blue", "rights-dev").await;
@@ -111,7 +111,7 @@ const WRITTEN: [&str; 9] = [
 
 /// An owner writes the objects that Tenure reconciles in the namespaces of its tenant. The controls of the denied requests are the allowed ones.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_author_writes_in_its_own_namespaces_what_people_write() {
+async fn owner_writes_reconciled_objects_in_its_own_namespaces() {
     let stage = Stage::set("author").await;
     tenant(&stage, "author-blue").await;
     adopt(&stage, "author-blue", "author-dev").await;
@@ -241,7 +241,7 @@ async fn an_administrator_chooses_what_a_repository_may_write() {
 
 /// For a Secret from Git in the home namespace, only one thing is different: it is not watched, but read at each reconciliation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_account_reads_secrets_by_name_where_its_keys_are() {
+async fn account_reads_secrets_only_by_name_in_home_namespace() {
     let stage = Stage::set("keys").await;
     tenant(&stage, "keys-blue").await;
     adopt(&stage, "keys-blue", "keys-dev").await;

@@ -17,7 +17,7 @@ async fn is_nowhere(stage: &Stage, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_secret_is_named_by_field_and_never_by_value() {
+async fn message_about_refused_secret_names_field_not_value() {
     let namespace = "secrets-a";
     let mut stage = Stage::set(namespace).await.planting(&[]).await;
     stage.listen_beside_git(VALUE);
@@ -66,7 +66,7 @@ async fn copies_of_a_secret_are_redacted_in_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_that_cannot_be_seen_are_shown() {
+async fn invisible_characters_in_names_are_escaped() {
     let namespace = "secrets-c";
     let stage = Stage::set(namespace).await;
     let file = "a\u{202e}lmay.\u{1b}[31m.yaml";

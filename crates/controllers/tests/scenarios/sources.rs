@@ -40,7 +40,7 @@ async fn make_namesake(stage: &Stage, namespace: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
+async fn recreated_source_never_renders_files_of_deleted_one() {
     let mut stage = Stage::set("sources-a").await;
     let target = ("sources-a", "app");
     let repository = stage
@@ -94,7 +94,7 @@ async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_source_includes_is_applied_with_it_and_a_change_of_it_too() {
+async fn included_source_and_its_changes_are_applied() {
     let stage = Stage::set("sources-b").await;
     let target = ("sources-b", "app");
     let source = |name: &str, interval: &str, include: serde_json::Value| {

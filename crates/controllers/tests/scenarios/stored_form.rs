@@ -27,8 +27,9 @@ fn write(objects: &[Value]) -> String {
     objects.iter().map(|object| format!("---\n{object}\n")).collect()
 }
 
+/// A value that leaves such a field in Git leaves the cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_leaves_such_a_field_in_git_leaves_the_cluster() {
+async fn fields_stored_under_another_name_are_removed_too() {
     let stage = Stage::set(NAMESPACE).await;
     // As an earlier version applied it: the API server remembers `stringData`.
     let mut earlier = secret("earlier", &json!({ "keep": "1", "withdrawn": "secret" }));
@@ -64,7 +65,7 @@ async fn what_leaves_such_a_field_in_git_leaves_the_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_variable_that_kubectl_set_gets_its_value_from_elsewhere() {
+async fn variable_set_by_kubectl_is_replaced_by_reference() {
     let namespace = "stored-form-b";
     let stage = Stage::set(namespace).await;
     let labels = json!({ "app": "web" });
@@ -93,7 +94,7 @@ async fn a_variable_that_kubectl_set_gets_its_value_from_elsewhere() {
 
 /// Kubernetes' aggregation controller writes the rules of an aggregated role. `rules: []`, as its documentation writes the role, takes none of them away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_aggregated_role_keeps_the_rules_that_are_added_to_it() {
+async fn aggregated_role_keeps_its_added_rules() {
     let namespace = "cozy-stored-form";
     let group = "rbac.authorization.k8s.io";
     let version = format!("{group}/v1");

@@ -149,7 +149,7 @@ async fn check_after_drop(stage: &Stage, before: &[Value]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_flux_left_is_adopted_as_it_is() {
+async fn objects_left_by_flux_are_adopted_unchanged() {
     let mut stage = Stage::set(NAMESPACE).await;
     stage.pause().await;
     let recorded: Vec<Value> = serde_json::from_str(include_str!("../data/flux-objects.json")).unwrap();

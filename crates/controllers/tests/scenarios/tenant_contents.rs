@@ -17,7 +17,7 @@ async fn change_spec(stage: &Stage, name: &str, spec: Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_bounds_namespaces_is_written_put_back_and_taken_away() {
+async fn limits_of_namespaces_are_written_restored_and_removed() {
     let stage = Stage::set("bounded").await;
     tenant(&stage, "bound").await;
     let namespace = json!({

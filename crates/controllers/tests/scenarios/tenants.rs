@@ -106,7 +106,7 @@ pub(crate) async fn surface_ready(stage: &Stage, target: (&str, &str)) -> Value 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_surface_is_reconciled_as_its_tenant_and_leaves_what_runs() {
+async fn surface_acts_as_tenant_and_deletion_keeps_objects() {
     let stage = Stage::set("tenants-a").await;
     tenant(&stage, "blue").await;
     surface(&stage, "blue", "apps", &[("a.yaml", &config_map("a", "1"))], json!({})).await;
@@ -133,7 +133,7 @@ async fn a_surface_is_reconciled_as_its_tenant_and_leaves_what_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_tenant_may_not_is_refused_with_a_reason() {
+async fn forbidden_content_of_tenant_is_refused_with_reason() {
     let stage = Stage::set("tenants-b").await;
     tenant(&stage, "red").await;
     tenant(&stage, "green").await;
@@ -210,7 +210,7 @@ async fn what_a_tenant_may_not_is_refused_with_a_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_forged_status_moves_nothing() {
+async fn forged_inventory_prunes_no_foreign_object() {
     let stage = Stage::set("tenants-c").await;
     stage.namespace("tenants-c-victim").await;
     stage

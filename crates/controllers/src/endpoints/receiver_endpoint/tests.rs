@@ -61,7 +61,7 @@ async fn ask(receiver_endpoint: &ReceiverEndpoint, path: &HookPath) -> Verdict {
 }
 
 #[tokio::test]
-async fn a_path_leads_to_its_receiver_while_there_is_one() {
+async fn path_reaches_its_receiver_while_receiver_exists() {
     let (receiver_endpoint, forwarder) = ready();
     assert_eq!(ask(&receiver_endpoint, &path(1)).await, Verdict::Unknown);
     receiver_endpoint.set(&key("blue", "done"), Some(&path(1)));
@@ -86,7 +86,7 @@ async fn a_path_leads_to_its_receiver_while_there_is_one() {
 
 /// An owner that learns another Receiver's token can't block that Receiver's requests.
 #[tokio::test]
-async fn who_claims_a_path_takes_it_from_nobody() {
+async fn duplicate_path_claim_blocks_no_other_receiver() {
     let (receiver_endpoint, _courier) = ready();
     for name in ["liar", "done"] {
         receiver_endpoint.set(&key("evil", name), Some(&path(1)));
@@ -159,7 +159,7 @@ async fn bodies_take_their_own_tenants_room() {
 }
 
 #[test]
-fn what_says_nothing_is_not_kept() {
+fn full_rate_buckets_are_dropped() {
     let mut buckets: HashMap<usize, Bucket> = (0..FEW).map(|number| (number, Bucket::default())).collect();
     buckets.shrink_to_fit();
     for number in 0..10 * FEW {

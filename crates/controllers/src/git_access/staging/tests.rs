@@ -96,7 +96,7 @@ fn filling() -> Value {
 }
 
 #[tokio::test]
-async fn a_staged_value_that_may_not_be_read_is_not_taken_for_absent() {
+async fn unreadable_staged_value_is_unknown_not_absent() {
     if Cluster::is_shared() {
         return;
     }
@@ -132,7 +132,7 @@ async fn a_staged_value_that_may_not_be_read_is_not_taken_for_absent() {
 }
 
 #[tokio::test]
-async fn a_first_staging_secret_that_is_deleted_hides_no_other() {
+async fn deleted_first_staging_secret_hides_no_other_secret() {
     if Cluster::is_shared() {
         return;
     }

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_purse_has_what_was_granted_until_it_is_given_back_or_gone() {
+    fn granted_capacity_counts_until_returned_or_dropped() {
         let (budget, grants) = (budget(), GrantedCapacity::default());
         for bytes in [30, 20] {
             grants.begin_asking(ROOM).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_lane_says_of_room_is_an_offence() {
+    fn impossible_capacity_reports_are_protocol_violations() {
         let (budget, grants) = (budget(), GrantedCapacity::default());
         assert!(grants.give_back(ROOM, 1).is_err(), "it has none");
         grants.begin_asking(ROOM).unwrap();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn each_lane_keeps_a_folder_and_a_user_of_its_own() {
+    fn each_lane_keeps_its_own_folder_and_user() {
         let above = tempfile::tempdir().unwrap();
         if !is_administrator(above.path()) {
             return;

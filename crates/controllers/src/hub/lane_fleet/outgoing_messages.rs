@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_answered_or_it_is_known_that_nobody_will() {
+    async fn every_receiver_request_gets_answer_or_error() {
         let outgoing = OutgoingMessages::default();
         let path = tenure_planner::receiver::name_path(&format!("/hook/{}", "0".repeat(64))).expect("a path");
         let delivery = Delivery {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_namespace_hears_when_it_is_let_go_of() {
+    async fn waiter_is_notified_when_lane_releases_namespace() {
         let outgoing = OutgoingMessages::default();
         outgoing.assign("team", facts(true));
         assert!(outgoing.revoke("team").is_none(), "nobody holds it");

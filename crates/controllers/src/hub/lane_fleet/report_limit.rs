@@ -44,7 +44,7 @@ mod tests {
     use crate::reconcile_loop::reconciled::Reconciled as _;
 
     #[test]
-    fn what_is_kept_is_bounded_for_all_objects_together() {
+    fn stored_reports_of_all_objects_share_one_limit() {
         let key = |number: u32| Key::new(tenure_api::Kustomization::KIND, "team", &number.to_string());
         let mut keeping = ReportLimit::new(100);
         let taken = (0..50)

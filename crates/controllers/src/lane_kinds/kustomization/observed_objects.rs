@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_the_same_is_parsed_once() {
+    async fn unchanged_objects_are_parsed_once() {
         let object_memory = make_memory(1 << 20).await;
         let before = ObservedObjects::from([
             (id("same"), known("a")),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_there_was_no_room_for_is_looked_at_again() {
+    async fn object_without_memory_is_parsed_in_later_round() {
         let object_memory = make_memory(1 << 20).await;
         let large = "x".repeat(600_000);
         let before = ObservedObjects::from([(id("a"), known(&large)), (id("b"), known(&large))]);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_away_comes_back_as_it_was() {
+    fn compacted_rendering_is_restored_unchanged() {
         let secret = json!({ "apiVersion": "v1", "kind": "Secret", "data": { "a": "aHVudGVyMg==" }, "n": [u64::MAX, i64::MIN, null, true] });
         let rendered = render(secret);
         let mut kept = StoredRendering::from_success(rendered.clone()).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_not_put_away() {
+    fn rendering_with_fractions_is_not_compacted() {
         let rendered = render(json!({ "spec": { "list": [0.1, 1.797_693_134_862_315_7e308] } }));
         let mut kept = StoredRendering::from_success(rendered.clone()).unwrap();
         kept.compact();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_not_kept() {
+    fn failed_rendering_is_not_stored() {
         let mut rendered = render(json!({}));
         rendered.outcome = Err(RenderFailure::default());
         assert!(StoredRendering::from_success(rendered).is_none());

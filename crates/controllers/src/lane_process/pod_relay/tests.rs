@@ -18,7 +18,7 @@ async fn send_message(hub: &mut PodStream, word: &ToPod) {
 }
 
 #[tokio::test]
-async fn a_lane_does_not_outlive_what_it_hears_of_the_hub() {
+async fn lane_lease_ends_without_answers_of_hub() {
     let length = Duration::from_secs(8);
     let lease = Lease::new(length);
     let at = |seconds| lease.began + Duration::from_secs(seconds);
@@ -47,7 +47,7 @@ async fn a_lane_does_not_outlive_what_it_hears_of_the_hub() {
 }
 
 #[tokio::test]
-async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
+async fn lane_ends_with_its_connection_and_reports_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let program = |script: &str| LaneProgram {
         program: "/bin/sh".into(),
@@ -102,7 +102,7 @@ async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
 }
 
 #[tokio::test]
-async fn only_a_question_for_the_token_is_answered_here() {
+async fn relay_answers_only_questions_for_the_token() {
     let frame = |frame: &FromLane| encode(frame).unwrap();
     let question = |question| FromLane::Question { number: 5, question };
     assert_eq!(

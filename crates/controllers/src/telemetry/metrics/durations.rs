@@ -108,7 +108,7 @@ mod tests {
 
     /// A tenant with a hundred thousand Kustomizations has a bounded number of series, and takes none from other tenants.
     #[test]
-    fn what_one_tenant_makes_stays_within_its_share() {
+    fn series_of_tenant_stay_within_its_share() {
         let mut durations = Durations::default();
         let took = Duration::from_millis(20);
         for number in 0..100_000 {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_makes_room_and_has_no_series() {
+    fn deleted_object_frees_its_series() {
         let mut durations = Durations::default();
         let (first, took) = (key("team", "first"), Duration::from_secs(1));
         durations.record_attempt(&first, Some("tenant/team".to_owned()), took);

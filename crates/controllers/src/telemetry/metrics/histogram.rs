@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_observation_is_in_the_first_bucket_that_takes_it() {
+    fn observation_counts_in_first_bucket_above_it() {
         let mut histogram = Histogram::new(OF_OBJECTS);
         for seconds in [0.0, 0.01, 0.011, 3600.0] {
             histogram.observe(Duration::from_secs_f64(seconds));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_grow_by_the_same_factor() {
+    fn bucket_bounds_grow_by_same_factor() {
         let factor = (1800.0_f64 / 0.01).powf(1.0 / 9.0);
         for pair in OF_OBJECTS.windows(2) {
             assert!((pair[1] / pair[0] - factor).abs() < 1e-6, "{pair:?}");

@@ -229,7 +229,7 @@ mod tests {
 
     /// A lane's reports about another lane's objects, about unknown kinds, or with absurd durations, create no series.
     #[test]
-    fn a_lane_speaks_for_itself_alone() {
+    fn reports_about_other_lanes_objects_create_no_series() {
         let (hub, lane) = (Metrics::default(), Metrics::default());
         lane.keep_for_hub();
         let key = |namespace: &str| Key::new(Kustomization::KIND, namespace, "apps");

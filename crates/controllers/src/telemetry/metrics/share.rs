@@ -16,7 +16,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_the_same_for_all_and_never_nothing() {
+    fn tenants_have_equal_shares_above_zero() {
         for (tenants, share) in [(0, 1_000), (1, 1_000), (10, 1_000), (20, 500), (3_000, 3), (50_000, 1)] {
             assert_eq!(decide_share(tenants), share, "{tenants}");
         }

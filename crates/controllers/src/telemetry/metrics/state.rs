@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_tenant_has_its_share_and_what_is_beyond_is_counted() {
+    fn objects_beyond_share_of_tenant_are_only_counted() {
         let mut out = String::new();
         write(&mut out, &Two);
         let lines: Vec<&str> = out.lines().collect();

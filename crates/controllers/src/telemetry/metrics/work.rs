@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_ends_as_its_plan_and_its_object_say() {
+    fn outcome_of_attempt_follows_plan_and_object() {
         let now = Timestamp::UNIX_EPOCH;
         for (next, failing, outcome) in [
             (Ok(Some(Next::Done(Some(now)))), false, Some(Outcome::RequeueAfter)),

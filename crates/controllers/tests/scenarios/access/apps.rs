@@ -53,7 +53,7 @@ fn read_end(request: &Value) -> Timestamp {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
+async fn app_token_is_replaced_after_half_its_lifetime() {
     let setup = Setup {
         kind: Kind::Github,
         namespaces: &["acc-n"],

@@ -7,7 +7,7 @@ use super::bed::{Bed, GRANT, PLATFORM, PROVIDER_KIND, REQUEST, Setup};
 use crate::stage::condition;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_that_somebody_writes_is_asked_for_approved_and_watched() {
+async fn hand_written_secret_is_requested_approved_and_watched() {
     let setup = Setup {
         namespaces: &["acc-o"],
         entries: "namespaces: [acc-o], rotate: 1d",

@@ -35,7 +35,7 @@ impl Bed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_clusters_with_one_agents_name_have_each_their_own_and_end_no_others() {
+async fn clusters_with_same_agent_name_have_separate_credentials() {
     if Cluster::is_shared() {
         println!("skipped: there is one API server for all stories, and two clusters are asked for");
         return;

@@ -127,7 +127,7 @@ impl Bed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_controller_that_dies_at_any_write_leaves_no_token_that_nobody_knows() {
+async fn controller_killed_at_any_write_leaves_no_unrecorded_token() {
     let mut bed = set_up_bed("acc-v").await;
     for after_effect in [false, true] {
         // In CI every third write, with other writes in the second pass.
@@ -160,7 +160,7 @@ async fn a_controller_that_dies_at_any_write_leaves_no_token_that_nobody_knows()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_whose_connection_breaks_at_any_request_has_no_token_that_nobody_knows() {
+async fn broken_host_connection_leaves_no_unrecorded_token() {
     let mut bed = set_up_bed("acc-w").await;
     for (what, broken) in [("before", Misbehaviour::Cut), ("after", Misbehaviour::EffectThenCut)] {
         let mut after = 0;

@@ -6,7 +6,7 @@ use super::bed::{Bed, PLATFORM, PROVIDER_KIND, Setup, ledger};
 use crate::stage::{GIT_REPOSITORY, condition};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_groups_credential_is_tried_in_one_of_its_projects_and_goes_where_it_is_meant_for() {
+async fn group_credential_is_tried_and_reaches_intended_namespaces() {
     let setup = Setup {
         namespaces: &["acc-g", "acc-h"],
         is_group: true,

@@ -73,7 +73,7 @@ fn names(account: &Value) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
+async fn only_accounts_of_entry_get_pull_secret() {
     let bed = Bed::for_images("acc-p").await;
     bed.stage.namespace("acc-q").await;
     for namespace in ["acc-p", "acc-q"] {
@@ -168,7 +168,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_of_pull_secrets_that_somebody_applies_is_left_to_him() {
+async fn pull_secrets_applied_by_another_stay_unchanged() {
     let bed = Bed::for_images("acc-r").await;
     bed.let_name("acc-r").await;
     for name in ["runner", "later"] {

@@ -134,7 +134,7 @@ async fn a_key_at_gitea_clones_is_replaced_and_goes() {
 
 /// A Surface whose source is the approved project over ssh deploys without an edit. Without host keys no key is made, and the status says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_surface_over_ssh_has_the_key_of_its_approved_project() {
+async fn ssh_surface_uses_key_of_its_approved_project() {
     let setup = Setup {
         namespaces: &["acc-m"],
         entries: "namespaces: [tenant-m]",

@@ -65,7 +65,7 @@ impl Bed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
+async fn issue_in_project_shows_request_until_its_answer() {
     let mut bed = Bed::new(&["acc-t"], "namespaces: [acc-t], service_accounts: [flux]").await;
     let request = bed.pending().await;
     let name = request["metadata"]["name"].as_str().unwrap();
@@ -119,7 +119,7 @@ async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
 
 /// A tenant can open only as many issues as its limit, blocks no other request, and its issues go with their requests. An owner can disable them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it() {
+async fn tenant_opens_no_more_issues_than_its_limit() {
     let bed = Bed::new(&["acc-u"], "namespaces: [acc-u]").await;
     let agents = bed.pending().await;
     bed.until_open(1).await;

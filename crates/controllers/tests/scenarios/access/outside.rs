@@ -42,7 +42,7 @@ fn is_marked(secret: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
+async fn changed_credential_secret_is_repaired_within_seconds() {
     let bed = Bed::new(&["acc-o1"], "namespaces: [acc-o1], service_accounts: [flux]").await;
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
@@ -98,8 +98,9 @@ async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
     bed.stage.shut_down().await;
 }
 
+/// The replacement begins once the host refuses a source.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_somebody_revokes_at_the_host_is_replaced_once_a_source_is_refused() {
+async fn token_revoked_at_host_is_replaced_after_refusal() {
     let mut bed = Bed::new(&["acc-o2"], "namespaces: [acc-o2]").await;
     bed.source("acc-o2").await;
     let request = bed.pending().await;
@@ -132,7 +133,7 @@ async fn a_token_that_somebody_revokes_at_the_host_is_replaced_once_a_source_is_
 
 /// A mistake of a tenant in a source does not keep a leaked credential alive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leaked_credential_goes_although_a_source_names_no_branch_that_is_there() {
+async fn leaked_credential_is_revoked_although_branch_is_missing() {
     let mut bed = Bed::new(&["acc-o3"], "namespaces: [acc-o3]").await;
     bed.source("acc-o3").await;
     let request = bed.pending().await;
@@ -160,7 +161,7 @@ async fn a_leaked_credential_goes_although_a_source_names_no_branch_that_is_ther
 
 /// A host with certificates of its own authority is reached with the delivered Secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_authority_of_the_host_travels_with_the_credential() {
+async fn delivered_secret_contains_certificate_authority_of_host() {
     let mut bed = Bed::new(&["acc-o4"], "namespaces: [acc-o4]").await;
     let authority = async |bed: &mut Bed| {
         let server = RegistryServer::start_with_tls(&["git.example.org"]).await.unwrap();
@@ -215,7 +216,7 @@ async fn a_provider_says_which_lists_its_host_refuses() {
 
 /// A Secret holds about 2,000 values that no source was seen to use. The next ones go into another Secret, once an administrator has named it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn values_that_find_no_room_are_staged_in_another_secret() {
+async fn values_without_room_are_staged_in_another_secret() {
     let bed = Bed::new(&["acc-o6"], "namespaces: [acc-o6]").await;
     let others = json!({ "data": { "of-others": STANDARD.encode(vec![b'x'; 900 << 10]) } });
     let place = (PLATFORM, STAGING);

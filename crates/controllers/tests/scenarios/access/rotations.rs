@@ -70,7 +70,7 @@ impl Bed {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_clones_all_the_time_never_fails_while_the_credential_is_replaced() {
+async fn no_clone_fails_while_credential_is_replaced() {
     let rotations = std::env::var(VARIABLE).map_or(ROTATIONS, |count| count.parse().expect(VARIABLE));
     let setup = Setup {
         namespaces: &[NAMESPACE],

@@ -58,7 +58,7 @@ fn is_in_use(request: &Value, namespaces: usize) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_approved() {
+async fn no_clone_fails_while_request_is_extended() {
     let bed = Bed::new(&["acc-w", "acc-v"], "namespaces: [acc-w], service_accounts: [flux]").await;
     bed.source("acc-w").await;
     let first = bed.pending().await;
@@ -135,8 +135,9 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     bed.stage.shut_down().await;
 }
 
+/// The host refuses the authoriser when the extended request is approved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_is_away_when_more_is_approved_takes_nothing_from_what_was() {
+async fn failed_extension_keeps_first_credential() {
     let bed = Bed::new(&["acc-u", "acc-t"], "namespaces: [acc-u]").await;
     let first = bed.pending().await;
     bed.answer(&first, "Approved").await;

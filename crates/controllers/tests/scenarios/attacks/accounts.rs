@@ -284,7 +284,7 @@ async fn a_stolen_controller_token_takes_over_no_namespace() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stolen_controller_token_changes_no_tenant_and_no_account() {
+async fn stolen_controller_token_changes_no_tenant_or_account() {
     let stage = set_stage().await;
     let admin = &stage.admin;
     let hub = stage.bearing("tenure-system", "tenure-controller").await;

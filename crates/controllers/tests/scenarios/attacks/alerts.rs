@@ -11,7 +11,7 @@ use crate::stage::{ALERT, CONFIG_MAP, GIT_REPOSITORY, PROVIDER, commit, config_m
 const BLOCKED: &str = "cross-namespace references have been blocked";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_alert_hears_of_nothing_of_another_tenant() {
+async fn alert_gets_no_event_of_another_tenant() {
     let server = NoticeServer::start().await.unwrap();
     let inside = NoticeServer::start().await.unwrap();
     let scene = Scene::set_allowing("attacks-a", &[server.url()]).await;

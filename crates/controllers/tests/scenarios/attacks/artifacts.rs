@@ -104,7 +104,7 @@ async fn generators_reach_nobody_elses_files() {
 
 /// Two generators that feed each other, one that feeds itself, and their earlier artifacts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn generators_that_feed_each_other_are_named_and_rest() {
+async fn generator_cycles_are_reported_and_stop() {
     let scene = Scene::set("attacks-r").await;
     let evil = scene.evil.as_str();
     scene.serve(&[("map.yaml".to_owned(), config_map("own", "x"))]).await;

@@ -70,7 +70,7 @@ fn bombs() -> Vec<Contents> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bomb_goes_off_in_its_own_lane_only() {
+async fn bomb_in_repository_affects_only_its_lane() {
     let scene = Scene::set("attacks-d").await;
     let bombs = bombs();
     scene.serve(&files_of(&bombs)).await;
@@ -114,7 +114,7 @@ async fn a_bomb_goes_off_in_its_own_lane_only() {
 
 /// A waiting Kustomization blocks neither another tenant nor a later one of its own tenant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_waits_for_health_holds_up_nobody() {
+async fn waiting_for_health_blocks_no_other_kustomization() {
     const WAITING: usize = 40;
     let scene = Scene::set("attacks-waiting").await;
     let mut files: Vec<(String, String)> = (0..WAITING)
@@ -167,7 +167,7 @@ async fn what_waits_for_health_holds_up_nobody() {
 
 /// A user that may write beside Git can make the objects of a reconciliation as large as they like.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_objects_take_the_room_of_their_own_tenant_only() {
+async fn large_objects_use_only_memory_of_their_tenant() {
     let budgets = Budgets {
         object_memory: BudgetLimit {
             tenant: 2 << 20,

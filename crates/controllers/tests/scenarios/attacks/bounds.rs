@@ -18,7 +18,7 @@ const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "Clu
 /// RBAC lets the controllers bind in any namespace, since any may belong to a tenant. A policy above them prevents misuse, whatever else of Tenure is
 /// installed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
+async fn controller_token_makes_no_administrator_through_bindings() {
     let stage = Stage::set("bounds").await.planting(&[]).await;
     let admin = &stage.admin;
     give_all_rights(admin).await;

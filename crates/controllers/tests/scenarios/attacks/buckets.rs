@@ -7,7 +7,7 @@ use super::{Attack, Scene, attack};
 use crate::stage::{BUCKET, config_map};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn buckets_and_their_fields_lead_nowhere_else() {
+async fn buckets_and_their_fields_reach_nothing_else() {
     let store = BucketServer::start().await.unwrap();
     let trap = BucketServer::start().await.unwrap();
     let forbidden = BucketServer::start().await.unwrap();

@@ -330,7 +330,7 @@ pub(super) fn files_of(pairs: &[Contents]) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_in_a_repository_leads_out() {
+async fn repository_content_reaches_nothing_outside_its_tenant() {
     let scene = Scene::set("attacks-c").await;
     let pairs = pairs();
     scene.serve(&files_of(&pairs)).await;

@@ -167,7 +167,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
 
 /// If an administrator lets it change ServiceAccounts, it changes only its own entries among their `imagePullSecrets`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_account_that_writes_credentials_makes_nothing_else_of_accounts() {
+async fn credential_writer_changes_only_its_own_pull_secrets() {
     let stage = Stage::set("keys-accounts").await.planting(&[]).await;
     let (admin, here) = (&stage.admin, "keys-accounts");
     let all = json!({ "rules": [{ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["get", "create", "patch", "delete"] }] });
@@ -247,7 +247,7 @@ async fn the_account_that_writes_credentials_makes_nothing_else_of_accounts() {
 
 /// Only the controller may request its token, and no content of a repository acts as it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gets_the_token_of_the_account_that_writes_credentials() {
+async fn only_controller_gets_token_of_credential_writer() {
     let scene = Scene::set("keys-token").await;
     let stage = &scene.stage;
     // RBAC lets the platform's lane request every token of the platform's namespace.
@@ -309,7 +309,7 @@ async fn nobody_gets_the_token_of_the_account_that_writes_credentials() {
 
 /// A tenant gets only its own key, only in its home namespace, and never over an existing Secret. A private key is only in its Secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_has_no_key_but_its_own_and_nobody_hears_of_that() {
+async fn tenant_gets_only_its_own_key() {
     let host = Host::start().await;
     let mut scene = Scene::set_allowing("keys-thief", &[host.endpoint()]).await;
     let evil = scene.evil.clone();

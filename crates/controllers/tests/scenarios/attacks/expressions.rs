@@ -44,7 +44,7 @@ async fn an_expression_tells_nothing_of_another_tenant() {
 
 /// One tenant uses up its budget, and the others' work continues meanwhile. The planner's tests measure the cost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_burner_spends_its_own_purse() {
+async fn costly_expressions_use_only_their_tenants_budget() {
     let scene = Scene::set("attacks-burner").await;
     let (evil, alpha) = (scene.evil.clone(), scene.alpha.clone());
     let files: Vec<(String, String)> = (0..40)
@@ -104,7 +104,7 @@ async fn a_burner_spends_its_own_purse() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bombs_and_masks_are_refused_by_name() {
+async fn expression_bombs_and_forbidden_ignores_are_refused() {
     let scene = Scene::set("attacks-masks").await;
     let health = |current: &str| json!({ "wait": true, "healthCheckExprs": [{ "apiVersion": "v1", "kind": "ConfigMap", "current": current }] });
     let ignore = |path: &str, target: Value| json!({ "ignore": [{ "paths": [path], "target": target }] });

@@ -268,7 +268,7 @@ async fn no_link_leads_out_of_the_source() {
 
 /// Artifacts are not served here, so they have no address and can't be listed or read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_artifact_has_an_address() {
+async fn unserved_artifacts_have_no_address() {
     let scene = Scene::set("attacks-served").await;
     scene.serve(&[("a.yaml".to_owned(), config_map("a", "1"))]).await;
     let is_stored =

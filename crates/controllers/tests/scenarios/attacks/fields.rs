@@ -143,7 +143,7 @@ fn kustomizations() -> Vec<Attack> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_field_of_a_kustomization_leads_out() {
+async fn kustomization_fields_reach_nothing_outside_their_tenant() {
     let scene = Scene::set("attacks-a").await;
     let attacks = kustomizations();
     scene.serve(&own_folders(&attacks)).await;
@@ -203,7 +203,7 @@ async fn redirector(listener: TcpListener, location: String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_field_of_a_source_leads_out() {
+async fn source_fields_reach_nothing_forbidden() {
     const TAIL: &str = "/info/refs?service=git-upload-pack";
     let mut listeners = Vec::new();
     for _ in 0..3 {

@@ -90,7 +90,7 @@ async fn until_bound(stage: &Stage, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
+async fn lane_token_works_only_in_its_own_namespaces() {
     let scene = Scene::set("attacks-lane").await;
     apply_surfaces(&scene).await;
     let (evil, alpha) = (scene.evil.as_str(), scene.alpha.as_str());
@@ -201,7 +201,7 @@ async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_controllers_token_is_no_administrators() {
+async fn controller_token_has_no_administrator_rights() {
     let scene = Scene::set("attacks-hub").await;
     apply_surfaces(&scene).await;
     let (evil, admin) = (scene.evil.as_str(), &scene.stage.admin);
@@ -307,7 +307,7 @@ async fn the_controllers_token_is_no_administrators() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_takes_its_lanes_rights_harms_only_itself() {
+async fn owner_removing_lane_rights_harms_only_itself() {
     let scene = Scene::set("attacks-rights").await;
     apply_surfaces(&scene).await;
     let (evil, alpha, stage) = (scene.evil.as_str(), scene.alpha.as_str(), &scene.stage);
@@ -379,7 +379,7 @@ async fn who_takes_its_lanes_rights_harms_only_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
+async fn lane_rights_exist_only_while_something_is_reconciled() {
     let stage = Stage::set("lanes-go").await.planting(&[]).await;
     assert!(stage.get(ROLE_BINDING, ("lanes-go", LANE)).await.is_none());
     let repository = stage
@@ -412,7 +412,7 @@ async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
 
 /// A lane needs one token and one RoleBinding in a namespace, however many Kustomizations it has there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
+async fn lane_cost_does_not_grow_with_kustomizations() {
     let stage = Stage::set_failing("lanes-cost").await.planting(&[]).await;
     let repository = stage
         .repository("lanes-cost", "app", &[("a.yaml", &config_map("a", "1"))])
@@ -449,7 +449,7 @@ async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
+async fn no_kustomization_acts_as_tenure_or_in_kube_system() {
     let stage = Stage::set("lanes-own").await.planting(&[]).await;
     let metadata = json!({ "name": "lanes-own", "namespace": "kube-system" });
     let role = json!({ "apiVersion": ROLE_BINDING.0, "kind": "Role", "metadata": metadata,

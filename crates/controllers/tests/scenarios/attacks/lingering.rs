@@ -12,7 +12,7 @@ const NETWORK_POLICY: (&str, &str) = ("networking.k8s.io/v1", "NetworkPolicy");
 const KNOWN: &str = "attack.cattle.io/hold";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_held_object_keeps_no_owner_and_no_hole() {
+async fn objects_held_by_finalizers_are_still_corrected() {
     let scene = Scene::set("attacks-held").await;
     let (stage, evil) = (&scene.stage, scene.evil.as_str());
     let dev = format!("{evil}-dev");
@@ -92,7 +92,7 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
 
 /// Deletes a managed object as soon as the controllers have created it: at that time they know it only from the answer to their own write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_deleted_right_after_a_write_is_made_again() {
+async fn object_deleted_right_after_write_is_recreated() {
     let scene = Scene::set("attacks-after-write").await;
     let (stage, evil) = (&scene.stage, scene.evil.as_str());
     let dev = format!("{evil}-dev");

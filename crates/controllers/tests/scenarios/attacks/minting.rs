@@ -52,7 +52,7 @@ fn grant(namespace: &str, name: &str, to: &Value) -> [Value; 2] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_token_of_tenures_leads_to_an_administrator() {
+async fn tenure_accounts_get_no_token_of_administrator() {
     let stage = Stage::set(NAMESPACE).await.planting(&[]).await;
     let admin = &stage.admin;
     let repository = stage
@@ -141,7 +141,7 @@ async fn no_token_of_tenures_leads_to_an_administrator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shared_lane_that_mints_an_administrator_makes_the_enforcement_not_ready() {
+async fn enforcement_reports_shared_lane_that_may_mint_administrator() {
     let namespace = "attacks-minting-shared";
     let stage = Stage::set(namespace).await.planting(&[]).await;
     let lane = account("tenure-system", "tenure-lane-pool");

@@ -116,7 +116,7 @@ async fn an_owner_has_no_rights_beyond_its_namespaces() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
+async fn label_or_forged_owner_gives_no_namespace() {
     let scene = Scene::set("attacks-f").await;
     let (evil, alpha, stage) = (scene.evil.as_str(), scene.alpha.as_str(), &scene.stage);
     let uid = |tenant: &Value| tenant["metadata"]["uid"].as_str().unwrap().to_owned();

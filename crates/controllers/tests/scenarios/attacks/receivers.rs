@@ -15,7 +15,7 @@ async fn find_asked(scene: &Scene, namespace: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receiver_leads_to_nothing_of_another_tenant() {
+async fn receiver_reaches_nothing_of_another_tenant() {
     let scene = Scene::set("attacks-h").await;
     let (evil, alpha) = (scene.evil.as_str(), scene.alpha.as_str());
     let admin = &scene.stage.admin;

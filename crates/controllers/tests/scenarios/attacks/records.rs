@@ -54,7 +54,7 @@ async fn not_taken(stage: &Stage, tenant: &str, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_writes_namespaces_gives_none_to_a_tenant() {
+async fn namespace_writer_gives_no_namespace_to_tenant() {
     let scene = Scene::set("attacks-r").await;
     let (alpha, stage) = (scene.alpha.as_str(), &scene.stage);
     let writer = namespace_writer(stage, "attacks-r-writer").await;
@@ -143,8 +143,9 @@ async fn who_writes_namespaces_gives_none_to_a_tenant() {
     scene.shut_down().await;
 }
 
+/// A Tenant goes after all of its namespaces.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tenant_goes_after_its_namespaces_and_names_the_one_that_hangs() {
+async fn deleted_tenant_names_namespace_that_blocks_its_deletion() {
     let stage = Stage::set("tenants-d").await.planting(&[]).await;
     tenant(&stage, "leaving").await;
     adopt(&stage, "leaving", "leaving-dev").await;

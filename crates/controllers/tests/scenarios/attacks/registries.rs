@@ -29,7 +29,7 @@ fn artifact(scene: &Scene, registry: &RegistryServer, name: &str, spec: &Value) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn registries_and_their_fields_lead_nowhere_else() {
+async fn registries_and_their_fields_reach_nothing_else() {
     let registry = RegistryServer::start().await.unwrap();
     // Another registry, with a forbidden token realm.
     let traps = [

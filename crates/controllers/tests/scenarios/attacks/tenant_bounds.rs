@@ -24,7 +24,7 @@ macro_rules! refused {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stolen_controller_token_keeps_to_what_tenants_say() {
+async fn stolen_controller_token_stays_within_specs_of_tenants() {
     let stage = Stage::set("tenantbounds").await.planting(&[]).await;
     let admin = &stage.admin;
     give_all_rights(admin).await;

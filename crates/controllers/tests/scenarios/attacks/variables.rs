@@ -85,7 +85,7 @@ fn attacks() -> Vec<(Attack, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_variable_leads_out() {
+async fn variables_reach_nothing_outside_their_tenant() {
     let scene = Scene::set("attacks-variables").await;
     for namespace in ["EVIL", "ALPHA"] {
         let hidden = scene.value(&json!({

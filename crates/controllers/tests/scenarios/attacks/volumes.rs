@@ -40,7 +40,7 @@ async fn give(stage: &Stage, volume: &str, namespace: &str) -> Result<(), String
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_binder_gives_a_labelled_volume_to_its_tenants_claims_alone() {
+async fn labelled_volume_binds_only_to_claims_of_its_tenant() {
     let stage = Stage::set_policed("volumes").await;
     let victim = make_tenant(&stage, "volumes-victim").await;
     let evil = make_tenant(&stage, "volumes-evil").await;

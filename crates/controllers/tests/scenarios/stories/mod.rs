@@ -31,7 +31,7 @@ fn read_number(variable: &str) -> Option<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_is_committed_nothing_is_lost_and_a_good_commit_is_applied() {
+async fn random_commits_lose_nothing_and_good_commit_is_applied() {
     let first = read_number("TENURE_TEST_SEED");
     let count = read_number("TENURE_TEST_STORIES").unwrap_or_else(|| choose_length(STORIES.0, STORIES.1));
     let begin = first.unwrap_or(1);

@@ -139,7 +139,7 @@ fn an_answer_to_one_reconciler_notifies_the_others() {
 }
 
 #[test]
-fn a_stream_never_goes_back() {
+fn late_events_leave_stream_unchanged() {
     let stage = Stage::set();
     stage.send_changed(5, "five");
     stage.check(Some("five"), true);
@@ -163,7 +163,7 @@ fn a_stream_never_goes_back() {
 }
 
 #[test]
-fn an_object_known_only_from_an_answer_vanishes_with_the_next_list() {
+fn next_list_removes_object_known_only_from_answer() {
     let stage = Stage::set();
     stage.send_synced(4);
     stage.check(None, true);

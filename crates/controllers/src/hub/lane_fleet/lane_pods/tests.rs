@@ -120,8 +120,9 @@ async fn begin_in(pod: &mut PodStream, events: &mut mpsc::Receiver<ProcessEvent>
     before
 }
 
+/// Messages of a Pod about another lane's namespace have no effect.
 #[tokio::test]
-async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_others_is_not_believed() {
+async fn pod_with_unreadable_message_is_ended() {
     let scene = Scene::set();
     let refused = scene.connect("tenure-lane-tenant-mauve", "m").await.err();
     assert_eq!(
@@ -194,7 +195,7 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
 }
 
 #[tokio::test]
-async fn a_second_pod_waits_until_the_first_can_not_go_on() {
+async fn second_pod_waits_while_first_pod_can_work() {
     let scene = Scene::set();
     let account = "tenure-lane-tenant-green";
     let mut first = scene.connect(account, "one").await.unwrap();
@@ -236,7 +237,7 @@ async fn a_second_pod_waits_until_the_first_can_not_go_on() {
 }
 
 #[tokio::test]
-async fn nothing_is_deleted_while_it_is_not_known_which_lanes_there_are() {
+async fn leftovers_stay_until_all_lanes_are_known() {
     let scene = Scene::set();
     let home = Mirror {
         shard: scene.stage.hub.open_shard("mauve"),

@@ -142,7 +142,7 @@ fn reference(from: &str, kind: &str, namespace: &str, name: &str) -> Reference {
 }
 
 #[tokio::test]
-async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else() {
+async fn lane_borrows_only_objects_granted_to_its_namespaces() {
     let scene = Scene::set(&[
         "tenant:green=shared/GitRepository/app",
         "tenant:green=shared/Kustomization/infra",
@@ -212,8 +212,9 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     assert!(matches!(fleet.lend(&held_on, &asked).await, ReferenceAnswer::Nothing));
 }
 
+/// A lane may replace its files with links, or with files that have no end.
 #[tokio::test]
-async fn what_a_lane_has_put_in_the_place_of_an_archive_is_not_opened() {
+async fn replaced_archives_and_records_are_not_lent() {
     let scene = Scene::set(&["tenant:green=shared/GitRepository/app"]);
     let (fleet, digest) = (&scene.fleet, digest());
     let green = scene.lane("tenant/green", "green");
