@@ -13,7 +13,7 @@ use crate::lane::Shard;
 use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
-/// The kinds of the hub, those of lanes, and those of access to hosts of repositories.
+/// The table of reconciled kinds: the kinds of the hub, the kinds of lanes, and the kinds of access to Git hosts and registries.
 pub(crate) struct KindTable {
     pub(crate) hub: Vec<KindEntry<Hub>>,
     pub(crate) lane: Vec<KindEntry<Shard>>,
@@ -57,7 +57,7 @@ const NEEDS: [(&str, &str); 3] = [
 pub fn read_switches(text: &str) -> Result<EnabledKinds, EnabledKindsError> {
     let KindTable { hub, lane, .. } = list_kinds();
     let hub = hub.iter().map(|entry| entry.kind.name);
-    // All kinds of access, or none.
+    // One name switches all kinds of access on or off.
     let access = [AccessProvider::KIND.name];
     let known = hub
         .chain(lane.iter().map(|entry| entry.kind.name))

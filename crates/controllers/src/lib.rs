@@ -44,7 +44,7 @@ pub use endpoints::artifact_endpoint::{ArtifactEndpoint, ArtifactRefusal, Served
 pub use endpoints::lane_endpoint::{LaneConnection, LaneEndpoint, PodRefusal, ProvenPod};
 pub use endpoints::receiver_endpoint::{AdmittedRequest, ReceiverEndpoint};
 pub use inspection::object_origin::{
-    OriginError, RebuiltObject, build_applied, build_object, check_applied, render_applied,
+    OriginError, RebuiltObjects, build_applied, build_object, check_applied, render_applied,
 };
 pub use inspection::preview::{FindOther, Preview, PreviewError, PreviewResult};
 pub use kind_table::read_switches;

@@ -18,7 +18,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tenure_api::{Kustomization, ObjectMeta, ObjectView};
-use tenure_controllers::{RebuiltObject, build_applied, check_applied, render_applied};
+use tenure_controllers::{RebuiltObjects, build_applied, check_applied, render_applied};
 use tenure_planner::artifact_address::{ArtifactAddress, ArtifactBase};
 use tenure_sources::{Limits, StorageError, Tree, read_archive};
 
@@ -115,7 +115,7 @@ fn read_authority(file: &Path) -> Result<Vec<rustls::pki_types::CertificateDer<'
 
 impl ArtifactAccess {
     /// Returns the objects of a Kustomization as it applied them from its source, or the reason why they are unknown.
-    pub(crate) async fn rebuild(&self, kustomization: &Value, source: &Value) -> Result<RebuiltObject, String> {
+    pub(crate) async fn rebuild(&self, kustomization: &Value, source: &Value) -> Result<RebuiltObjects, String> {
         let kustomization: Kustomization =
             serde_json::from_value(kustomization.clone()).map_err(|error| error.to_string())?;
         match self {

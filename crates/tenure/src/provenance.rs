@@ -11,7 +11,7 @@ use serde_json::Value;
 use structured_merge::FieldPath;
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView, Tenant};
-use tenure_controllers::RebuiltObject;
+use tenure_controllers::RebuiltObjects;
 use tenure_inspection::field_origin::locate_field;
 use tenure_inspection::object_facts::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Settings, TenancyFacts, TenantFacts};
@@ -143,7 +143,7 @@ pub(crate) async fn rebuild_object(
     client: &kube::Client,
     kustomization: &Value,
     artifacts: &ArtifactAccess,
-) -> Result<RebuiltObject, String> {
+) -> Result<RebuiltObjects, String> {
     let source = find_source(client, kustomization).await?;
     artifacts.rebuild(kustomization, &source).await
 }

@@ -34,7 +34,7 @@ pub(crate) fn locate_archive(source: &SourceKey, digest: &str) -> Result<PathBuf
     Ok(Path::new(STORE).join(source.archive(digest)?))
 }
 
-/// The disk and the memory that all artifacts share: the store and its records, the trees, and their limits.
+/// The artifacts of all sources: the store on disk with its records, the cached file trees, and the budgets of disk and memory.
 #[derive(Debug)]
 pub(crate) struct ArtifactStorage {
     pub(crate) store: ArtifactStore,
@@ -74,7 +74,7 @@ impl ArtifactStorage {
         &self.folder
     }
 
-    /// Returns the account to which the fetches of a lane are charged.
+    /// Returns the budgets to which the fetches of a lane are charged.
     pub(crate) fn account(&self, lane: &str) -> FetchBudgets {
         FetchBudgets {
             lane: lane.to_owned(),
@@ -97,7 +97,7 @@ impl ArtifactStorage {
         self.trees.sweep();
     }
 
-    /// Drops unused trees, because others wait for their memory.
+    /// Drops all unused trees. Called when the hub wants memory back for other lanes.
     pub(crate) fn drop_idle(&self) {
         self.trees.drop_idle();
     }
@@ -122,12 +122,13 @@ impl ArtifactStorage {
         &self.fetches
     }
 
+    /// Returns the path of a source's record.
     fn file(&self, source: &SourceKey) -> PathBuf {
         self.folder.join(locate_record(source))
     }
 }
 
-/// The stored artifacts of the sources of one namespace.
+/// Finds and records the stored artifacts of the sources in one namespace. Records that were read are cached.
 #[derive(Debug)]
 pub(crate) struct ArtifactRecords {
     pub(crate) artifact_storage: Arc<ArtifactStorage>,
@@ -200,6 +201,7 @@ impl ArtifactRecords {
     }
 }
 
+/// Reads a record; `None` if the file is missing or unreadable.
 fn read(file: &Path) -> Option<StoredArtifact> {
     read_record(&std::fs::read(file).ok()?)
 }

@@ -19,36 +19,39 @@ const SHARE_COMES: Duration = Duration::from_millis(50);
 /// The minimum charge for a tree.
 const LEAST: u64 = 4 << 10;
 
+/// A source, and the digest of its artifact.
 type Key = (SourceKey, String);
-type Slot = Arc<OnceCell<Arc<Loaded>>>;
+/// A tree that is loaded once. Concurrent callers wait for the same load.
+type Slot = Arc<OnceCell<Arc<LoadedTree>>>;
 
-/// A tree, and its charge in bytes.
+/// The file tree of one artifact, the lane that is charged for it, and the reserved bytes.
 #[derive(Debug)]
-struct Loaded {
+struct LoadedTree {
     tree: Tree,
     lane: String,
     /// Returned when the tree is dropped.
     _held: HeldBytes,
 }
 
+/// An entry of the cache: a tree, and the time when it was last requested.
 #[derive(Debug)]
-struct Cached {
+struct CachedTree {
     slot: Slot,
     used: Instant,
 }
 
-/// The loaded trees.
+/// The cached file trees, by source and digest, within a memory budget.
 #[derive(Debug)]
 pub(crate) struct TreeCache {
     store: ArtifactStore,
     limits: Limits,
     budget: ByteBudget,
-    cached: Mutex<HashMap<Key, Cached>>,
+    cached: Mutex<HashMap<Key, CachedTree>>,
 }
 
-/// A tree in use.
+/// A tree that a caller uses. The cache drops the tree only after all such values are dropped.
 pub(crate) struct TreeInUse {
-    loaded: Option<Arc<Loaded>>,
+    loaded: Option<Arc<LoadedTree>>,
     trees: Arc<TreeCache>,
 }
 
@@ -57,7 +60,7 @@ impl Deref for TreeInUse {
 
     fn deref(&self) -> &Tree {
         static NOTHING: std::sync::LazyLock<Tree> = std::sync::LazyLock::new(Tree::default);
-        // Set until it is dropped.
+        // `loaded` is set until this value is dropped.
         self.loaded.as_ref().map_or(&NOTHING, |loaded| &loaded.tree)
     }
 }
@@ -79,7 +82,7 @@ impl TreeCache {
         })
     }
 
-    fn lock_cache(&self) -> MutexGuard<'_, HashMap<Key, Cached>> {
+    fn lock_cache(&self) -> MutexGuard<'_, HashMap<Key, CachedTree>> {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -94,7 +97,7 @@ impl TreeCache {
             let mut cached = self.lock_cache();
             let key = (source.clone(), digest.to_owned());
             let now = Instant::now();
-            let entry = cached.entry(key).or_insert_with(|| Cached {
+            let entry = cached.entry(key).or_insert_with(|| CachedTree {
                 slot: Slot::default(),
                 used: now,
             });
@@ -108,7 +111,7 @@ impl TreeCache {
             let (source, digest) = (source.clone(), digest.to_owned());
             let loading = tokio::task::spawn_blocking(move || {
                 let tree = store.load(&source, &digest, &limits)?;
-                Ok::<_, StorageError>(Arc::new(Loaded {
+                Ok::<_, StorageError>(Arc::new(LoadedTree {
                     tree,
                     lane,
                     _held: held,
@@ -148,11 +151,11 @@ impl TreeCache {
         deadline: tokio::time::Instant,
     ) -> Result<HeldBytes, OverBudget> {
         let mut waiting = std::pin::pin!(self.budget.acquire(lane, bytes, deadline));
-        // Join the queue first: trees that fall out of use from here on go to the queue.
+        // The request joins the queue before the check for unused trees: memory that is freed from here on goes to the queue.
         if let Poll::Ready(answer) = futures::poll!(&mut waiting) {
             return answer;
         }
-        // If only a share is missing, it comes soon, if at all. Nothing is dropped for it before that.
+        // If this process only lacks a share of the common memory, the hub grants it soon or not at all. Until then, no tree is dropped.
         if self.budget.is_short_of_share()
             && let Ok(answer) = tokio::time::timeout(SHARE_COMES, &mut waiting).await
         {
@@ -177,8 +180,8 @@ impl TreeCache {
         }
     }
 
-    /// Checks whether a tree is unused, and a caller waits for memory that its lane holds.
-    fn is_in_the_way(&self, cached: &Cached) -> bool {
+    /// Checks whether a tree is unused, and a caller waits for memory that the tree's lane holds.
+    fn is_in_the_way(&self, cached: &CachedTree) -> bool {
         let idle = cached.slot.get().filter(|loaded| Arc::strong_count(loaded) == 1);
         idle.is_some_and(|loaded| self.budget.is_wanted_of(&loaded.lane))
     }
@@ -193,7 +196,7 @@ impl TreeCache {
         self.drop_all_but(|cached| cached.slot.get().is_none_or(|loaded| Arc::strong_count(loaded) > 1));
     }
 
-    fn drop_all_but(&self, is_kept: impl Fn(&Cached) -> bool) {
+    fn drop_all_but(&self, is_kept: impl Fn(&CachedTree) -> bool) {
         let mut gone = Vec::new();
         let mut cached = self.lock_cache();
         cached.retain(|_, cached| {

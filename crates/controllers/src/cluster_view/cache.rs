@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_cluster::RawObject;
 
-/// An observed change of an object.
+/// A change of one object in the cache. `old` is missing for a created object, and `new` for a deleted one.
 pub(crate) struct Change<K> {
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -65,12 +65,13 @@ impl<K> Default for Cache<K> {
     }
 }
 
-/// Namespace and name.
+/// The namespace and the name of an object.
 type Names = (String, String);
 
 /// Returns the terms by which an object is found, besides its name: the value of a label, or a name in the object.
 type ListTerms<K> = fn(&K) -> Vec<String>;
 
+/// The objects of one kind, and the index by which a term finds them.
 #[derive(Debug)]
 struct Objects<K> {
     all: BTreeMap<Names, Arc<K>>,
@@ -276,7 +277,7 @@ impl<K: Resource> Cache<K> {
         self.removals.load(Ordering::Acquire)
     }
 
-    /// Stores an object that was read without the watch, unless an object was removed since then: it may have been this one.
+    /// Stores an object that was read without the watch, unless an object was removed since then: the removed object may have been this one.
     pub(crate) fn record_found(&self, object: K, removals: u64) {
         let mut objects = self.write();
         if self.removals() != removals {

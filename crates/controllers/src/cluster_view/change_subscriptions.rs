@@ -6,16 +6,18 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::cluster_view::key::Key;
 
-/// The listeners of each object.
+/// For each object, its listeners: the objects whose reconcilers are woken after a change of it.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeSubscriptions {
     state: Mutex<State>,
 }
 
+/// The subscriptions in both directions.
 #[derive(Debug, Default)]
 struct State {
-    /// By the object to which they listen.
+    /// The listeners, by the object to which they listen.
     listeners: HashMap<Key, HashSet<Key>>,
+    /// The objects to which each listener listens, by the listener.
     listening: HashMap<Key, BTreeSet<Key>>,
 }
 

@@ -9,12 +9,13 @@ use tenure_api::{Kustomization, ObjectId};
 
 use crate::cluster_view::key::Key;
 
-/// The objects that each Kustomization names.
+/// An index of inventories: finds the Kustomizations that name an object in their status.
 #[derive(Debug, Default)]
 pub(crate) struct InventoryIndex {
     state: Mutex<State>,
 }
 
+/// The Kustomizations that name each object, and the last seen version of each Kustomization.
 #[derive(Debug, Default)]
 struct State {
     by_object: HashMap<Box<str>, Vec<Arc<Key>>>,
@@ -71,7 +72,7 @@ impl InventoryIndex {
             .unwrap_or_default()
     }
 
-    /// Returns those of these objects that another Kustomization names.
+    /// Returns the objects among `ids` that a Kustomization other than `key` names.
     pub(crate) fn named_by_others(&self, key: &Key, ids: &BTreeSet<ObjectId>) -> BTreeSet<ObjectId> {
         let state = self.lock();
         let is_named = |id: &&ObjectId| {

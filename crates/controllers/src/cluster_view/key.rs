@@ -51,7 +51,7 @@ impl Hash for Kind {
     }
 }
 
-/// A namespace, as the key for a lane's rights in it.
+/// The kind in the keys of lanes' rights. The name in such a key is the namespace of the rights.
 const RIGHTS: &Kind = &Kind {
     api_version: "v1",
     name: "Namespace",

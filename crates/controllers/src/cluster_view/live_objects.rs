@@ -21,16 +21,17 @@ use crate::cluster_view::mailbox::MailboxTable;
 pub(crate) use stream::{ObservedState, RemoteObjectBudget, read_revision};
 use stream::{Stream, lock, store_event};
 
-/// The open streams.
+/// The table of open streams. Each stream has the objects of one watch: a kind in a namespace, as one account sees it.
 #[derive(Debug)]
 pub(crate) struct LiveObjects {
     clients: ClientPool,
     mailboxes: Arc<MailboxTable>,
-    /// The memory for objects of another cluster.
+    /// The memory budget for stored objects, if they are of another cluster.
     kept: Option<Arc<RemoteObjectBudget>>,
     open: Mutex<HashMap<WatchKey, Slot>>,
 }
 
+/// An open stream, the number of reconcilers that use it, and the watch that feeds it.
 #[derive(Debug)]
 struct Slot {
     stream: Arc<Mutex<Stream>>,
@@ -48,6 +49,7 @@ pub(crate) struct WatchedObjects {
     streams: HashMap<Arc<WatchKey>, HeldStream>,
 }
 
+/// A stream that one reconciler uses, and the number of its watched objects in this stream.
 #[derive(Debug)]
 struct HeldStream {
     stream: Arc<Mutex<Stream>>,
@@ -101,7 +103,7 @@ impl LiveObjects {
         });
         let closed = if unused { slots.remove(watch) } else { None };
         drop(slots);
-        // All its content is freed without the lock.
+        // The objects of the closed stream are freed after the lock is released.
         drop(closed);
     }
 }
@@ -126,7 +128,8 @@ impl WatchedObjects {
         self.change(wanted, lane, |_| false);
     }
 
-    /// Watches these objects too. A running attempt closes no watch, because it would be opened again before the attempt ends.
+    /// Watches these objects, and continues to watch the present ones. A running attempt closes no watch, because it would open the watch again before
+    /// its end.
     pub(crate) async fn watch_also(&mut self, account: &ServiceAccount, lane: &LaneAccess, watched: &[Watched]) {
         if self.holds_all(account, lane, watched) {
             return;
@@ -138,7 +141,7 @@ impl WatchedObjects {
         });
     }
 
-    /// Watches the wanted objects, and of the others those that `is_kept` keeps.
+    /// Watches the wanted objects. Stops watching all others, except those whose watch `is_kept` keeps.
     fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, lane: &LaneAccess, is_kept: impl Fn(&WatchKey) -> bool) {
         let (kept, dropped) = std::mem::take(&mut self.objects)
             .into_iter()

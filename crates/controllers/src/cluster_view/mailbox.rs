@@ -45,15 +45,15 @@ impl Mailbox {
 pub(crate) struct MailboxTable {
     boxes: RwLock<HashMap<Key, Arc<Mailbox>>>,
     /// Wakes objects that another process reconciles.
-    beyond: OnceLock<Beyond>,
+    beyond: OnceLock<RemoteWaker>,
 }
 
-/// Wakes a reconciler in another process, if one exists.
-struct Beyond(Box<dyn Fn(&Key) + Send + Sync>);
+/// The function that wakes a reconciler in another process, if one exists.
+struct RemoteWaker(Box<dyn Fn(&Key) + Send + Sync>);
 
-impl fmt::Debug for Beyond {
+impl fmt::Debug for RemoteWaker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Beyond")
+        formatter.write_str("RemoteWaker")
     }
 }
 
@@ -97,14 +97,14 @@ impl MailboxTable {
         let known = self.read_table().get(key).cloned();
         match (known, self.beyond.get()) {
             (Some(mailbox), _) => mailbox.wake(),
-            (None, Some(Beyond(wake))) => wake(key),
+            (None, Some(RemoteWaker(wake))) => wake(key),
             (None, None) => {}
         }
     }
 
     /// Sets the function that wakes reconcilers in other processes. Called once.
     pub(crate) fn set_beyond(&self, wake: impl Fn(&Key) + Send + Sync + 'static) {
-        let _set_once = self.beyond.set(Beyond(Box::new(wake)));
+        let _set_once = self.beyond.set(RemoteWaker(Box::new(wake)));
     }
 
     /// Notifies one reconciler of a changed watched object.

@@ -31,7 +31,7 @@ impl ObjectChange<'_> {
         }
     }
 
-    /// Updates a cache.
+    /// Applies the change to a cache. Returns `None` if the new version of the object can't be read.
     pub(crate) fn apply_to<K: Resource + DeserializeOwned>(&self, cache: &Cache<K>) -> Option<Change<K>> {
         match self {
             Self::Changed(object) => cache.take_seen(object),

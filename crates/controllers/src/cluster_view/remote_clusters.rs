@@ -99,11 +99,11 @@ impl RemoteClusterBudgets {
     }
 }
 
-/// An open cluster.
+/// A connected cluster other than this one, for the applies of one account. It has the clients and the watched objects there.
 pub(crate) struct RemoteCluster {
     /// The name of the cluster in statuses.
     pub(crate) cluster: String,
-    /// Clients for its user.
+    /// The clients that act as the target's user.
     pub(crate) clients: ClientPool,
     /// The watched objects there.
     pub(crate) live: Arc<LiveObjects>,
@@ -124,10 +124,10 @@ impl RemoteCluster {
     }
 }
 
-/// A kubeconfig, and the account that has read it.
+/// The target of a connection, and the ServiceAccount of this cluster for which it was opened.
 type ClusterKey = (TargetKey, ServiceAccount);
 
-/// The open clusters of one namespace.
+/// The other clusters that Kustomizations of one namespace have open, and the tokens for them.
 #[derive(Debug, Default)]
 pub(crate) struct RemoteClusterTable {
     open: Mutex<HashMap<ClusterKey, Weak<RemoteCluster>>>,
@@ -186,6 +186,7 @@ pub(crate) struct ConnectContext<'a> {
     pub(crate) clients: &'a ClientPool,
 }
 
+/// Creates the clients for a cluster, and charges the cluster to the lane. Sends no request.
 fn connect(
     way: ConnectContext<'_>,
     (target, token): (&Target, Option<Arc<ForeignToken>>),
@@ -196,7 +197,7 @@ fn connect(
         .clusters
         .try_acquire(name, 1)
         .map_err(|error| error.to_string())?;
-    let head = Arc::new(Head::new(target)?);
+    let head = Arc::new(RequestHead::new(target)?);
     let service = |connections: &ByteBudget| {
         let client: PeerClient<Body> = open_peer(reach, target, (connections.clone(), name))?.client();
         let (head, token) = (Arc::clone(&head), token.clone());
@@ -249,6 +250,7 @@ fn open_peer(reach: &Connector, target: &Target, connections: (ByteBudget, &str)
     Peer::new(reach, address, &tls, connections).map_err(|error| format!("the kubeconfig can't be used: {error}"))
 }
 
+/// Returns the bounds of answers from a cluster, and the check for secrets that no message may quote.
 fn set_terms(
     (target, token): (&Target, Option<Arc<ForeignToken>>),
     answers: &ByteBudget,
@@ -278,19 +280,20 @@ fn set_terms(
     }
 }
 
+/// Encodes a user name and a password for HTTP basic authentication.
 fn encode_basic(user: &str, password: &str) -> Zeroizing<String> {
     let both = Zeroizing::new(format!("{user}:{password}"));
     Zeroizing::new(STANDARD.encode(both.as_bytes()))
 }
 
-/// The common head of all requests.
-struct Head {
+/// The parts of a target that are added to each request: authority, path prefix, and headers with credentials.
+struct RequestHead {
     authority: Authority,
     path: String,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Head {
+impl RequestHead {
     fn new(target: &Target) -> Result<Self, String> {
         let authority = target.address.to_string();
         let authority = authority.strip_prefix("https://").unwrap_or_default().parse();
@@ -317,7 +320,7 @@ impl Head {
         })
     }
 
-    /// Returns the request in its final form.
+    /// Adds the authority, the path prefix and the headers to a request.
     fn address(&self, mut request: Request<Body>) -> Result<Request<Body>, http::Error> {
         let asked = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         *request.uri_mut() = Uri::builder()

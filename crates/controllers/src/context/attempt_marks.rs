@@ -19,7 +19,7 @@ use crate::cluster_view::key::Key;
 /// The longest time that marked objects wait for the first attempts of unmarked ones.
 const OTHERS: Duration = Duration::from_secs(60);
 
-/// The content of a mark.
+/// The content of a mark's file: the object, and how often a process ended during its reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Mark {
@@ -28,16 +28,17 @@ struct Mark {
     name: String,
     /// The number of processes in a row that ended during its reconciliation.
     crashes: u32,
-    /// Whether it was being reconciled, or only waited because of an earlier mark.
+    /// True if the object was being reconciled; false if it only waited because of an earlier mark.
     begun: bool,
 }
 
-/// The running reconciliations, and those that ran when an earlier process ended.
+/// The marks on disk: of running attempts, and of attempts that ran when an earlier process ended.
 #[derive(Debug)]
 pub(crate) struct AttemptMarks {
     folder: PathBuf,
-    /// How often a process ended during its reconciliation, by the name of the mark.
+    /// The marks that an earlier process left, by file name.
     found: Mutex<HashMap<String, Mark>>,
+    /// Has one permit, so that marked objects begin one after the other.
     turns: Arc<Semaphore>,
     /// The number of unmarked objects whose first attempt has not ended.
     others: watch::Sender<usize>,
@@ -82,8 +83,8 @@ impl AttemptMarks {
         }
     }
 
-    /// Returns how often an earlier process ended during the object's reconciliation; 0 for most.
-    pub(crate) fn crashes(&self, key: &Key) -> u32 {
+    /// Returns how many earlier processes in a row ended during the object's reconciliation; 0 for an unmarked object.
+    pub(crate) fn count_crashes(&self, key: &Key) -> u32 {
         self.lock().get(&name_file(key)).map_or(0, |mark| mark.crashes)
     }
 
@@ -107,13 +108,13 @@ impl AttemptMarks {
     }
 
     /// Counts an unmarked object as being in its first attempt, until the returned value is dropped.
-    pub(crate) fn first(&self) -> First<'_> {
+    pub(crate) fn begin_first_attempt(&self) -> FirstAttempt<'_> {
         self.others.send_modify(|count| *count += 1);
-        First(self)
+        FirstAttempt(self)
     }
 
     /// Waits for the first attempts of the unmarked objects, and then for a turn among the marked ones.
-    pub(crate) async fn turn(&self) -> Turn {
+    pub(crate) async fn wait_for_marked_turn(&self) -> MarkedTurn {
         let mut others = self.others.subscribe();
         let _ = tokio::time::timeout(OTHERS, others.wait_for(|count| *count == 0)).await;
         let permit = Arc::clone(&self.turns).acquire_owned().await;
@@ -124,7 +125,7 @@ impl AttemptMarks {
             let _ = tokio::time::timeout(interrupted_attempts::ALONE, ended.cancelled()).await;
             drop(permit);
         });
-        Turn(guard)
+        MarkedTurn(guard)
     }
 
     /// Removes the marks of deleted objects.
@@ -143,7 +144,7 @@ impl AttemptMarks {
     }
 }
 
-/// A running attempt.
+/// The mark of a running attempt. Dropping this value removes the mark.
 #[derive(Debug)]
 pub(crate) struct RunningAttempt<'a> {
     attempt_marks: &'a AttemptMarks,
@@ -160,19 +161,19 @@ impl Drop for RunningAttempt<'_> {
     }
 }
 
-/// A first attempt that has not ended.
+/// Counts the first attempt of an unmarked object as running, until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct First<'a>(&'a AttemptMarks);
+pub(crate) struct FirstAttempt<'a>(&'a AttemptMarks);
 
-impl Drop for First<'_> {
+impl Drop for FirstAttempt<'_> {
     fn drop(&mut self) {
         self.0.others.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 
-/// The turn of one marked object, until it is dropped.
+/// The turn of one marked object. Dropping this value lets the next marked object begin.
 #[derive(Debug)]
-pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")] DropGuard);
+pub(crate) struct MarkedTurn(#[expect(dead_code, reason = "held until it is dropped")] DropGuard);
 
 /// Returns the file name of an object's mark. Names of objects may be longer than file names.
 fn name_file(key: &Key) -> String {
@@ -213,8 +214,9 @@ mod tests {
         crash(first.mark_begin(&key("beside")));
 
         let second = open();
-        let counts =
-            |attempt_marks: &AttemptMarks| ["ended", "culprit", "beside"].map(|name| attempt_marks.crashes(&key(name)));
+        let counts = |attempt_marks: &AttemptMarks| {
+            ["ended", "culprit", "beside"].map(|name| attempt_marks.count_crashes(&key(name)))
+        };
         assert_eq!(counts(&second), [0, 1, 1]);
         // The other object waits while this one ends the process again.
         crash(second.mark_begin(&key("culprit")));
@@ -229,7 +231,7 @@ mod tests {
         // A truncated mark counts as a mark.
         std::fs::write(folder.join(name_file(&key("torn"))), "{\"kin").unwrap();
         let fourth = open();
-        assert_eq!(fourth.crashes(&key("torn")), 1);
+        assert_eq!(fourth.count_crashes(&key("torn")), 1);
         fourth.forget_gone(|kind, namespace, name| (kind, namespace, name) == ("Kustomization", "team", "beside"));
         assert_eq!(counts(&open()), [0, 0, 0]);
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
@@ -240,13 +242,13 @@ mod tests {
     async fn marked_objects_start_after_others_one_at_a_time() {
         let folder = std::env::temp_dir().join(format!("tenure-under-way-turns-{}", std::process::id()));
         let attempt_marks = AttemptMarks::open(folder.clone());
-        let other = attempt_marks.first();
-        let waiting = attempt_marks.turn();
+        let other = attempt_marks.begin_first_attempt();
+        let waiting = attempt_marks.wait_for_marked_turn();
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
         drop(other);
         let turn = waiting.await;
-        let next = attempt_marks.turn();
+        let next = attempt_marks.wait_for_marked_turn();
         tokio::pin!(next);
         assert!(futures::poll!(&mut next).is_pending());
         drop(turn);

@@ -47,7 +47,7 @@ pub struct Config {
     pub guards: Guards,
     /// An administrator's settings for every apply.
     pub applying: ApplySettings,
-    /// How lanes run.
+    /// The place of lanes: in this process, in processes of their own, or in Pods.
     pub lanes: LaneMode,
     /// Whether an encrypted file that was changed after encryption is refused. Otherwise the change is only reported.
     pub strict_sops: bool,
@@ -73,7 +73,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual bounds: public addresses only, sixteen at a time in a lane, a minute for a rendering.
+    /// Creates a configuration with the usual bounds: public addresses only, sixteen reconciliations at a time in a lane, a minute for a rendering.
     #[must_use]
     pub fn new(connection: Connection, artifacts: impl Into<PathBuf>) -> Self {
         Self {

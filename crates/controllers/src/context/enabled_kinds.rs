@@ -4,9 +4,10 @@
 
 use std::collections::BTreeSet;
 
-/// The kinds that other controllers reconcile: none by default.
+/// The selection of reconciled kinds, stored as the kinds that are off. By default all kinds are on.
 ///
-/// Written as kube-controller-manager's `--controllers`: names with commas between them, `*` for all, and `-name` for all but this one.
+/// The text form is that of kube-controller-manager's `--controllers`: names with commas between them, `*` for all, and `-name` for all but this
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnabledKinds {
     off: BTreeSet<&'static str>,

@@ -62,7 +62,7 @@ pub struct ProcessSettings {
 pub struct PodSettings {
     /// The parts of a Deployment that are the same for all lanes. Its memory and its disk follow from the budgets.
     pub pods: LanePods,
-    /// The door for Pods.
+    /// The endpoint that accepts the connections of Pods.
     pub door: LaneEndpoint,
     /// Settings of the lanes.
     pub apart: ApartSettings,

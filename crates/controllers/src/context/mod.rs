@@ -75,7 +75,7 @@ pub(crate) struct ControllerContext {
 }
 
 impl ControllerContext {
-    /// Returns the addresses from which a source of the platform, or any other source, may be fetched.
+    /// Returns the connector for sources of the platform, or for all other sources. It refuses addresses that these sources may not reach.
     pub(crate) fn reach(&self, platform: bool) -> &Connector {
         if platform {
             &self.platform_sources
@@ -93,7 +93,7 @@ impl ControllerContext {
         }
     }
 
-    /// From now on another process opens all connections, and decides which are allowed.
+    /// Replaces the connectors of sources: another process then opens all connections, and decides which addresses are allowed.
     pub(crate) fn reach_through(&mut self, other: Arc<dyn Connect>) {
         self.platform_sources = Connector::Through(Arc::clone(&other));
         self.tenant_sources = Connector::Through(other);

@@ -34,7 +34,7 @@ const FEW: usize = 256;
 /// An open archive, and when it was stored.
 pub(crate) type OpenArchive = (File, Option<Timestamp>);
 
-/// A keeper of artifacts.
+/// Finds and opens artifacts for the endpoint. The hub implements it.
 pub(crate) trait ArtifactKeeper: Send + Sync + fmt::Debug {
     /// Checks whether all existing objects have been seen.
     fn is_ready(&self) -> bool;
@@ -46,7 +46,8 @@ pub(crate) trait ArtifactKeeper: Send + Sync + fmt::Debug {
     fn open<'a>(&'a self, address: &'a ArtifactAddress) -> BoxFuture<'a, Option<OpenArchive>>;
 }
 
-/// All served artifacts. Cheap to clone; all clones share one state.
+/// The handle through which the artifact server opens artifacts. It bounds the rate of requests and the number of transfers. Cheap to clone; all
+/// clones share one state.
 #[derive(Clone, Debug)]
 pub struct ArtifactEndpoint {
     shared: Arc<Shared>,
@@ -60,6 +61,7 @@ struct Shared {
     began: Instant,
 }
 
+/// The numbers of running transfers: of each reader, of each tenant's artifacts, and of all.
 #[derive(Debug, Default)]
 struct TransferCounts {
     readers: HashMap<String, usize>,
@@ -78,7 +80,7 @@ pub enum ArtifactRefusal {
     Unknown,
 }
 
-/// A served artifact.
+/// An open artifact for one reader.
 #[derive(Debug)]
 pub struct ServedArtifact {
     /// The archive, from its beginning. The reader checks its content with the digest in the object.
@@ -87,11 +89,11 @@ pub struct ServedArtifact {
     pub size: u64,
     /// When it was stored, if that is known.
     pub stored_at: Option<Timestamp>,
-    /// Held until the transfer ends.
+    /// The permit of the transfer. Absent if the reader requested only the size and the time.
     pub transfer: Option<Transfer>,
 }
 
-/// One of the concurrent transfers, until it is dropped.
+/// A permit for one transfer. Dropping it lets another transfer begin.
 #[derive(Debug)]
 pub struct Transfer {
     shared: Arc<Shared>,
@@ -133,7 +135,7 @@ impl ArtifactEndpoint {
         }
     }
 
-    /// Opens an artifact for an authorized reader; with `takes`, for a whole transfer.
+    /// Opens an artifact for an authorized reader. With `takes`, the result has a permit to transfer the content.
     ///
     /// # Errors
     /// [`ArtifactRefusal`].
@@ -164,6 +166,7 @@ impl ArtifactEndpoint {
         })
     }
 
+    /// Takes one request from the reader's rate. Returns false if the reader asks too often.
     fn take_turn(&self, reader: &str) -> bool {
         let now = self.shared.began.elapsed();
         let mut rates = lock(&self.shared.rates);
@@ -173,6 +176,7 @@ impl ArtifactEndpoint {
         rates.entry(reader.to_owned()).or_default().take_token(READER_RATE, now)
     }
 
+    /// Returns the permit for a transfer; `None` if a limit on concurrent transfers is reached.
     fn begin_transfer(&self, reader: &str, share: String) -> Option<Transfer> {
         let mut counts = lock(&self.shared.transfers);
         let of_reader = counts.readers.get(reader).copied().unwrap_or_default();

@@ -36,7 +36,7 @@ pub enum PodRefusal {
     NoSuchLane,
 }
 
-/// A connected peer with its claims, which are not trusted.
+/// A connection of a Pod, with the token and the folder that its greeting claims. Neither is verified yet.
 pub struct LaneConnection {
     token: String,
     pub(crate) folder: PathBuf,
@@ -61,13 +61,13 @@ impl LaneConnection {
     }
 }
 
-/// Accepts Pods.
+/// Accepts connected Pods for their lanes. The fleet of lanes implements it.
 pub(crate) trait PodAcceptor: Send + Sync + fmt::Debug {
     /// Accepts a Pod, if its lane exists.
     fn accept_pod(&self, pod: ProvenPod, call: LaneConnection) -> Result<(), PodRefusal>;
 }
 
-/// The endpoint. Cheap to clone; all clones share one state.
+/// The handle through which the listener passes proven Pods to the hub. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct LaneEndpoint {
     keeper: Arc<Mutex<Option<Weak<dyn PodAcceptor>>>>,

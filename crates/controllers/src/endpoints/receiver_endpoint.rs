@@ -42,7 +42,8 @@ pub(crate) trait RequestForwarder: Send + Sync + fmt::Debug {
     fn announce<'a>(&'a self, url: &'a str) -> BoxFuture<'a, ()>;
 }
 
-/// The paths of all Receivers. Cheap to clone; all clones share one state.
+/// The handle through which the listener passes requests to Receivers. It knows their paths, and bounds the rate and the memory of requests. Cheap to
+/// clone; all clones share one state.
 #[derive(Clone, Debug)]
 pub struct ReceiverEndpoint {
     shared: Arc<Shared>,
@@ -58,6 +59,7 @@ struct Shared {
     began: Instant,
 }
 
+/// The paths of Receivers, by Receiver and by path.
 #[derive(Debug, Default)]
 struct ReceiverPaths {
     receivers: HashMap<HookPath, Vec<Key>>,
@@ -65,6 +67,7 @@ struct ReceiverPaths {
 }
 
 impl ReceiverPaths {
+    /// Removes the path of a Receiver.
     fn close(&mut self, receiver: &Key) {
         let Some(path) = self.paths.remove(receiver) else {
             return;
@@ -78,6 +81,7 @@ impl ReceiverPaths {
     }
 }
 
+/// The request rates of each Receiver and of each tenant.
 #[derive(Debug, Default)]
 struct Rates {
     receivers: HashMap<Key, Bucket>,

@@ -16,7 +16,7 @@ const ROLE: &str = "tenure-pull-secrets";
 const NAMED_ACCOUNTS: usize = 5;
 
 impl Actor {
-    /// Reads the accounts of the entry in a namespace.
+    /// Reads the ServiceAccounts of a namespace that the entry names.
     pub(super) async fn look_at_accounts(&self, namespace: &str) -> ObservedAccounts {
         if self.access_hub.find_namespace(namespace) != NamespaceState::Present {
             return ObservedAccounts::Seen(Vec::new());
@@ -59,7 +59,7 @@ impl Actor {
         first
     }
 
-    /// Returns the failure, and the right that is missing for which account.
+    /// Returns the message of a failed request about a ServiceAccount. If a right is missing, the message proposes the Role for it.
     fn explain_account(&self, client: &Client, namespace: &str, account: &str, error: &ClusterError) -> String {
         if !matches!(error, ClusterError::Forbidden { .. }) {
             return format!("ServiceAccount {namespace}/{account}: {error}");

@@ -16,14 +16,14 @@ const MOST: usize = 100;
 /// States of a request.
 const STATES: [&str; 4] = ["Pending", "Approved", "Denied", "Revoked"];
 
-/// Counts of actions, by provider and action, and the time until approvals.
+/// Counters of this process: actions on credentials by provider and action, and approvals with the seconds until each.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     happened: BTreeMap<(String, &'static str), u64>,
     answered: BTreeMap<String, (u64, f64)>,
 }
 
-/// The sums of one provider.
+/// The gauges of one provider: requests by state, existing credentials, failing namespaces, and the age of the oldest credential in seconds.
 #[derive(Default)]
 struct Sums {
     states: [u64; 4],
@@ -51,6 +51,7 @@ impl AccessHub {
         }
     }
 
+    /// Computes the gauges of each provider from the statuses of its requests.
     fn sum_up(&self) -> BTreeMap<String, Sums> {
         let now = Timestamp::now().as_second();
         let mut all: BTreeMap<String, Sums> = BTreeMap::new();

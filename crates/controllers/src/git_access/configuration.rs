@@ -21,7 +21,7 @@ use crate::lane_kinds::source::find_source_kind;
 /// How long a read waits for memory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The last read configuration.
+/// The configuration of a provider's agent as last read, and the artifact from which it was read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastRead {
     /// The agent and its source.

@@ -17,7 +17,7 @@ use tenure_git_access::status::{AUTHORISER_WORKS, make_condition};
 use tenure_remote_requests::git_host::{HostError, HostQuery, HostReply, Scope};
 use tenure_tenancy::access::approval::Verdict;
 
-use super::provider::{AGAIN, BELIEVED, ProviderReconciler, Unlisted};
+use super::provider::{AGAIN, BELIEVED, ProviderReconciler, UnlistedTarget};
 use super::steps::{Actor, not_understood};
 use crate::cluster_view::key::Key;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
@@ -61,7 +61,7 @@ impl ProviderReconciler {
                 }) => listed,
                 answered => {
                     let trouble = answered.err().unwrap_or_else(not_understood);
-                    let failed = Unlisted {
+                    let failed = UnlistedTarget {
                         path: target.path,
                         why: trouble.to_string(),
                         again: now.checked_add(AGAIN).unwrap_or(Timestamp::MAX),
@@ -137,7 +137,8 @@ impl ProviderReconciler {
             .collect()
     }
 
-    /// Checks whether the host accepts the authoriser, once an hour.
+    /// Asks the host whether it accepts the authoriser's credential. An acceptance is used for an hour, and any other answer for a minute. Returns the
+    /// condition, and the end of the credential if known.
     pub(super) async fn try_authoriser(
         &mut self,
         provider: &AccessProvider,

@@ -12,7 +12,8 @@ use super::secrets::{SECRET, explain_failure, find_secret, make_id, wipe_values}
 use super::steps::Actor;
 
 impl Actor {
-    /// Checks whether no credential is made for the request. Credentials made earlier are ended as usual.
+    /// Checks whether users write the request's Secret by hand: the provider has no host API, and no earlier credential of the request is left to be
+    /// revoked.
     pub(super) fn is_by_hand(&self) -> bool {
         self.provider.is_some() && self.host_kind == HostKind::Static && find_made(&self.request).is_none()
     }

@@ -20,7 +20,7 @@ use super::{hosts, lock};
 use crate::reconcile_loop::object_writer::ObjectWriter;
 
 impl RequestReconciler {
-    /// Executes the due step. Returns whether one was due.
+    /// Executes the due step about the request's issue at the host. Returns whether a step was due.
     pub(super) async fn announce(
         &mut self,
         request: &Arc<FluxAccessRequest>,

@@ -40,7 +40,7 @@ use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::object_writer::ObjectWriter;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
 
-/// How long the number of a path is trusted.
+/// How long the host's number for a path is used before the path is looked up again.
 pub(super) const BELIEVED: SignedDuration = SignedDuration::from_hours(1);
 /// The delay before an unanswered path is looked up again.
 pub(super) const AGAIN: SignedDuration = SignedDuration::from_mins(1);
@@ -55,7 +55,7 @@ pub(super) struct Addresses {
 }
 
 /// A target that could not be listed at the host.
-pub(super) struct Unlisted {
+pub(super) struct UnlistedTarget {
     pub(super) path: String,
     pub(super) why: String,
     /// The time of the next attempt.
@@ -67,12 +67,13 @@ pub(super) struct ProviderReconciler {
     pub(super) access_hub: Arc<AccessHub>,
     pub(super) key: Key,
     pub(super) last: LastRead,
+    /// The host's answers about paths, and the time until which each is used.
     pub(super) looked_up: BTreeMap<(Scope, String), (PathLookup, Timestamp)>,
     /// Clone addresses of the paths that were looked up.
     pub(super) addresses: BTreeMap<(Scope, String), Addresses>,
     /// When each target was last listed and swept.
     pub(super) listed: HashMap<(Scope, u64), Timestamp>,
-    pub(super) unlisted: BTreeMap<(Scope, u64), Unlisted>,
+    pub(super) unlisted: BTreeMap<(Scope, u64), UnlistedTarget>,
     pub(super) authoriser: Option<(Condition, Option<Time>, Timestamp)>,
     permits: Arc<Semaphore>,
 }
@@ -210,7 +211,7 @@ impl ProviderReconciler {
         }
     }
 
-    /// Without a host to ask, a path is its own number.
+    /// Makes a target of each path without a question, for a provider whose host can't be asked.
     fn identify(&mut self, paths: &[(Scope, String)]) {
         let until = Timestamp::now().checked_add(BELIEVED).unwrap_or(Timestamp::MAX);
         for (scope, path) in paths {

@@ -45,9 +45,9 @@ const WIDTH: usize = 4;
 /// The delay of the next check if nothing else says when.
 const IDLE: SignedDuration = SignedDuration::from_hours(1);
 
-/// The known state of one namespace.
+/// The known state of one namespace in which the request delivers: the answers to steps, and when the next step is due.
 #[derive(Debug, Default)]
-struct Place {
+struct NamespaceProgress {
     /// The time before which nothing is due.
     again: Option<Timestamp>,
     /// The time of the next check of accounts and RoleBindings. The Secret is checked more often.
@@ -63,7 +63,7 @@ struct Place {
     plan: Option<Plan>,
 }
 
-impl Place {
+impl NamespaceProgress {
     /// Checks whether sources changed in what counts: any change while they are waited for, otherwise the time since when the host refuses them.
     fn has_news(&self, sources: &[SourceState]) -> bool {
         let refusals = |sources: &[SourceState]| -> Vec<Option<Timestamp>> {
@@ -82,11 +82,11 @@ pub(super) struct RequestReconciler {
     pub(super) access_hub: Arc<AccessHub>,
     key: Key,
     pub(super) event_history: EventHistory,
-    places: BTreeMap<String, Place>,
-    /// The result of the last step about its issue.
+    places: BTreeMap<String, NamespaceProgress>,
+    /// The result of the last step about the request's issue.
     pub(super) notice: Option<notice::Answer>,
     acted: Option<StepFacts>,
-    /// The time since when this process reconciles it.
+    /// The time since when this process reconciles the request.
     begun: Timestamp,
 }
 
@@ -297,7 +297,7 @@ impl RequestReconciler {
     /// Forgets the answers, because the state may have changed.
     fn forget_answers(&mut self) {
         for place in self.places.values_mut() {
-            *place = Place::default();
+            *place = NamespaceProgress::default();
         }
     }
 }
@@ -560,7 +560,7 @@ fn is_unproven(plan: &Plan) -> bool {
     next.is_some_and(|next| next.phase == CredentialPhase::Distributed)
 }
 
-/// Checks whether the state of sources matters.
+/// Checks whether the plan depends on the state of sources.
 fn is_followed(plan: &Plan) -> bool {
     !plan.is_over && (plan.ledger.current.is_some() || is_unproven(plan))
 }

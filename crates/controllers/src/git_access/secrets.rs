@@ -29,9 +29,9 @@ use super::staging::StagedValue;
 pub(super) const SECRET: &str = "Secret";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The namespace and the request of a credential.
+/// A Secret that is delivered: its namespace and name, and the request for which it is written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct SecretPlace<'a> {
     pub(super) request: &'a str,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
@@ -133,7 +133,7 @@ pub(super) async fn read_data(client: &Client, namespace: &str, name: &str) -> R
 }
 
 /// Reads the facts of the Secret in a namespace.
-pub(super) async fn read_secret_state(client: &Client, place: Place<'_>, form: Form) -> SecretState {
+pub(super) async fn read_secret_state(client: &Client, place: SecretPlace<'_>, form: Form) -> SecretState {
     match find_secret(client, place.namespace, place.name).await {
         Ok(None) => SecretState::Absent,
         Ok(Some(mut found)) => {
@@ -235,6 +235,7 @@ pub(super) fn make_client_data(staged: &StagedValue, surroundings: SecretParts<'
     Ok(data)
 }
 
+/// Applies an object in a dry-run.
 pub(super) async fn try_apply(client: &Client, object: &Value) -> Result<(), ClusterError> {
     let options = ApplyOptions {
         manager: TENURE_CONTROLLER,
@@ -251,7 +252,7 @@ pub(super) async fn try_apply(client: &Client, object: &Value) -> Result<(), Clu
 /// Tries, with dry-runs, to write everything that a credential needs in a namespace.
 pub(super) async fn try_delivery(
     client: &Client,
-    place: Place<'_>,
+    place: SecretPlace<'_>,
     form: Form,
     accounts: &BTreeSet<String>,
 ) -> Result<(), String> {
@@ -260,7 +261,7 @@ pub(super) async fn try_delivery(
         "metadata": write_metadata(place.request, place.namespace, place.name),
     });
     if form == Form::Docker {
-        // A Secret of this type must have this key.
+        // Kubernetes refuses a Secret of this type without this key.
         set_field(
             &mut secret,
             "data",
@@ -277,7 +278,7 @@ pub(super) async fn try_delivery(
         check_access(client, place, &object).await?;
         let kind = ObjectView::new(&object).read_text("/kind").to_owned();
         match try_apply(client, &object).await {
-            // The Role that it binds does not exist yet.
+            // A dry-run creates no Role, so the Role of the RoleBinding is missing here.
             Ok(()) | Err(ClusterError::NotFound { .. }) => {}
             Err(error) => {
                 return Err(explain_failure(
@@ -303,8 +304,9 @@ async fn check_permission(client: &Client, namespace: &str) -> Result<(), String
     permission::check_review(&account.to_string(), namespace, &answer.object)
 }
 
-/// Checks that a Role or RoleBinding of that name is ours or missing. Returns whether it is as wanted.
-async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Result<bool, String> {
+/// Checks that the Role or RoleBinding with the Secret's name is missing or Tenure's. Returns whether it grants exactly the wanted access for this
+/// request.
+async fn check_access(client: &Client, place: SecretPlace<'_>, wanted: &Value) -> Result<bool, String> {
     let kind = ObjectView::new(wanted).read_text("/kind").to_owned();
     let found = async {
         let resource = client.resource(&format!("{RBAC}/v1"), &kind).await?;
@@ -328,7 +330,11 @@ async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Resu
 }
 
 /// Grants only these accounts read access to the Secret.
-async fn let_read(client: &Client, place: Place<'_>, accounts: &BTreeSet<String>) -> Result<(), WriteFailure> {
+async fn grant_read_access(
+    client: &Client,
+    place: SecretPlace<'_>,
+    accounts: &BTreeSet<String>,
+) -> Result<(), WriteFailure> {
     if accounts.is_empty() {
         return Ok(());
     }
@@ -355,7 +361,7 @@ async fn let_read(client: &Client, place: Place<'_>, accounts: &BTreeSet<String>
 /// Writes a staged value into the Secret of a namespace, only if the Secret is still as it was seen. Returns its uid.
 pub(super) async fn write_value(
     client: &Client,
-    place: Place<'_>,
+    place: SecretPlace<'_>,
     (staged, surroundings): (&StagedValue, SecretParts<'_>),
     seen: Option<&SecretFacts>,
     accounts: &BTreeSet<String>,
@@ -369,7 +375,7 @@ pub(super) async fn write_value(
         // Readers of the previous request's Secret must not read the new value.
         end_access(client, place, earlier).await?;
     }
-    let_read(client, place, accounts).await?;
+    grant_read_access(client, place, accounts).await?;
     let target = make_id(SECRET, place.namespace, place.name);
     let mut data = write_data(staged, surroundings).map_err(WriteFailure::Refused)?;
     if earlier.is_some() {
@@ -396,10 +402,10 @@ pub(super) async fn write_value(
     finish_write(client, &target, written)
 }
 
-/// Writes our mark and the certificates of the host's authority into a Secret again.
+/// Writes Tenure's mark, and the certificates of the host's authority if there are some, into an existing Secret again. The credential stays.
 pub(super) async fn renew_mark(
     client: &Client,
-    place: Place<'_>,
+    place: SecretPlace<'_>,
     authority: Option<&[u8]>,
     seen: &SecretFacts,
 ) -> Result<String, WriteFailure> {
@@ -413,7 +419,7 @@ pub(super) async fn renew_mark(
 
 async fn patch_secret(
     client: &Client,
-    place: Place<'_>,
+    place: SecretPlace<'_>,
     patch: &Value,
 ) -> Result<tenure_cluster::Applied, ClusterError> {
     let resource = client.resource("v1", SECRET).await?;
@@ -422,6 +428,7 @@ async fn patch_secret(
         .await
 }
 
+/// Returns the uid of a written Secret, and wipes the values in the API server's answer.
 fn finish_write(
     client: &Client,
     target: &ObjectId,
@@ -438,7 +445,11 @@ fn finish_write(
 }
 
 /// Deletes the Secret of a namespace, only if it is still as it was seen, and the read access of accounts to it.
-pub(super) async fn delete_secret(client: &Client, place: Place<'_>, seen: &SecretFacts) -> Result<(), WriteFailure> {
+pub(super) async fn delete_secret(
+    client: &Client,
+    place: SecretPlace<'_>,
+    seen: &SecretFacts,
+) -> Result<(), WriteFailure> {
     let target = make_id(SECRET, place.namespace, place.name);
     let options = DeleteOptions {
         preconditions: Preconditions {
@@ -457,7 +468,7 @@ pub(super) async fn delete_secret(client: &Client, place: Place<'_>, seen: &Secr
 }
 
 /// Removes the read access of accounts to the Secret, if it was written for a request.
-async fn end_access(client: &Client, place: Place<'_>, request: &str) -> Result<(), WriteFailure> {
+async fn end_access(client: &Client, place: SecretPlace<'_>, request: &str) -> Result<(), WriteFailure> {
     for kind in ["RoleBinding", "Role"] {
         let ended = async {
             let resource = client.resource(&format!("{RBAC}/v1"), kind).await?;

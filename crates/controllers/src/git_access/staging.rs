@@ -17,7 +17,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::secrets::{SECRET, explain_failure, find_secret, make_id, read_entry, try_apply, wipe_values};
 
-/// A value between the host and its Secret.
+/// A credential in the staging Secret: its value, and the public facts about it.
 #[derive(Clone, Debug)]
 pub(super) struct StagedValue {
     pub(super) facts: StagedFacts,
@@ -27,10 +27,10 @@ pub(super) struct StagedValue {
     pub(super) public: Option<String>,
 }
 
-/// The stored form.
+/// A staged credential in the JSON form that the staging Secret stores.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Written {
+struct StoredValue {
     nonce: String,
     is_minted: bool,
     id: Option<u64>,
@@ -41,7 +41,7 @@ struct Written {
     public: Option<String>,
 }
 
-impl Drop for Written {
+impl Drop for StoredValue {
     fn drop(&mut self) {
         self.value.zeroize();
     }
@@ -49,12 +49,12 @@ impl Drop for Written {
 
 /// The limit of staging Secrets of an AccessProvider.
 const MOST: usize = 16;
-/// The size limit of one: Kubernetes takes a mebibyte, and several values may come at once.
+/// The size limit of a staging Secret in bytes: Kubernetes takes a mebibyte, and several values may be written at once.
 const MOST_BYTES: usize = 900 << 10;
-/// The space that a value is guaranteed to find.
+/// The bytes that must be free in a staging Secret before a value is written into it.
 const VALUE_BYTES: usize = 4 << 10;
 
-/// The limit of attempts to write the record of their number.
+/// The limit of attempts to record how many staging Secrets are in use.
 const ATTEMPTS: usize = 5;
 
 /// Returns the name of a staging Secret of an AccessProvider. An administrator names it in a Role.
@@ -65,9 +65,9 @@ fn name_staging(provider: &str, number: usize) -> String {
     }
 }
 
-/// The known facts of a staging Secret. A missing one is empty.
+/// A staging Secret's name, its size in bytes, and its entry for the credential that is being staged or read. A missing Secret counts as empty.
 #[derive(Debug)]
-struct Shard {
+struct StagingSecret {
     name: String,
     bytes: usize,
     entry: Option<Zeroizing<Vec<u8>>>,
@@ -75,16 +75,16 @@ struct Shard {
 
 /// The staging Secrets in use, in their order.
 struct Staging {
-    seen: Vec<Shard>,
+    seen: Vec<StagingSecret>,
     /// The number in the record of the first one, if it has a record.
     recorded: Option<usize>,
     /// The version of the first one, if it exists.
     version: Option<String>,
 }
 
-/// The Secret for a value.
+/// The staging Secret into which a value is written.
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum StagingSlot {
     /// Into the Secret at this index, which is in use.
     Among(usize),
     /// Into the next Secret, which is not in use yet.
@@ -94,14 +94,14 @@ enum Place {
 }
 
 impl Staging {
-    /// Chooses the Secret for a value: the one that already has it, or the first with space.
-    fn choose(&self) -> Place {
-        let has_room = |shard: &Shard| shard.bytes.saturating_add(VALUE_BYTES) <= MOST_BYTES;
+    /// Chooses the staging Secret for a value: the Secret that already has an entry for the credential, or else the first Secret with space.
+    fn choose(&self) -> StagingSlot {
+        let has_room = |shard: &StagingSecret| shard.bytes.saturating_add(VALUE_BYTES) <= MOST_BYTES;
         let holder = self.seen.iter().position(|shard| shard.entry.is_some());
         match holder.or_else(|| self.seen.iter().position(has_room)) {
-            Some(number) => Place::Among(number),
-            None if self.seen.len() < MOST => Place::Next(self.seen.len()),
-            None => Place::Nowhere,
+            Some(number) => StagingSlot::Among(number),
+            None if self.seen.len() < MOST => StagingSlot::Next(self.seen.len()),
+            None => StagingSlot::Nowhere,
         }
     }
 }
@@ -117,7 +117,7 @@ async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &st
     let version = first
         .as_ref()
         .map(|first| ObjectView::new(first).read_text("/metadata/resourceVersion").to_owned());
-    let mut seen = vec![take_shard(name, first, key)];
+    let mut seen = vec![take_staging_secret(name, first, key)];
     for number in 1..recorded.unwrap_or(MOST) {
         let name = name_staging(provider, number);
         let found = match (find_secret(client, namespace, &name).await, recorded) {
@@ -127,7 +127,7 @@ async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &st
             (Ok(None) | Err(ClusterError::Forbidden { .. }), None) => break,
             (Err(error), _) => return Err(explained(&name, &error)),
         };
-        seen.push(take_shard(name, found, key));
+        seen.push(take_staging_secret(name, found, key));
     }
     Ok(Staging {
         seen,
@@ -143,9 +143,9 @@ fn read_record(first: &Value) -> Option<usize> {
 }
 
 /// Returns one credential's data from a staging Secret, and wipes the rest.
-fn take_shard(name: String, found: Option<Value>, key: &str) -> Shard {
+fn take_staging_secret(name: String, found: Option<Value>, key: &str) -> StagingSecret {
     let mut found = found.unwrap_or_default();
-    let shard = Shard {
+    let shard = StagingSecret {
         name,
         bytes: count_bytes(&found),
         entry: read_entry(&found, key),
@@ -163,8 +163,8 @@ async fn find_place(
 ) -> Result<(String, usize), String> {
     let in_use = staging.seen.len();
     match staging.choose() {
-        Place::Among(number) => Ok((name_staging(provider, number), in_use)),
-        Place::Next(number) => {
+        StagingSlot::Among(number) => Ok((name_staging(provider, number), in_use)),
+        StagingSlot::Next(number) => {
             let next = name_staging(provider, number);
             match find_secret(client, namespace, &next).await {
                 Ok(found) => {
@@ -179,7 +179,7 @@ async fn find_place(
                 Err(error) => Err(explain_staging(client, namespace, &next, &error)),
             }
         }
-        Place::Nowhere => Err(format!(
+        StagingSlot::Nowhere => Err(format!(
             "the {MOST} staging Secrets of AccessProvider {provider} are full: look for sources that never fetch with the delivered credential"
         )),
     }
@@ -195,7 +195,7 @@ fn count_bytes(secret: &Value) -> usize {
     sizes.fold(0, usize::saturating_add)
 }
 
-/// Returns the key of a credential in it.
+/// Returns the key of a credential in the staging Secret.
 pub(super) fn name_staged(request_uid: &str, namespace: &str) -> String {
     format!("{request_uid}.{namespace}")
 }
@@ -220,7 +220,7 @@ pub(super) async fn read_staged(
     let mut staging = staging.seen.into_iter();
     let found = staging.find_map(|shard| Some((shard.name, shard.entry?)));
     let Some((name, bytes)) = found else { return Ok(None) };
-    let written: Written = serde_json::from_slice(&bytes)
+    let written: StoredValue = serde_json::from_slice(&bytes)
         .map_err(|_| format!("the value in Secret {namespace}/{name} under {key} can't be read: delete that key"))?;
     Ok(Some(StagedValue {
         facts: StagedFacts {
@@ -255,7 +255,7 @@ pub(super) async fn stage_value(
     key: &str,
     staged: &StagedValue,
 ) -> Result<(), String> {
-    let written = Written {
+    let written = StoredValue {
         nonce: staged.facts.nonce.clone(),
         is_minted: staged.facts.is_minted,
         id: staged.facts.id,
@@ -380,7 +380,7 @@ mod choices {
     /// A value that a staging Secret already contains stays in that Secret.
     #[test]
     fn new_value_is_staged_in_secret_with_room() {
-        let choose = |seen: Vec<Shard>| {
+        let choose = |seen: Vec<StagingSecret>| {
             let staging = Staging {
                 seen,
                 recorded: None,
@@ -388,20 +388,20 @@ mod choices {
             };
             staging.choose()
         };
-        let shard = |name: &str, bytes: usize, has_it: bool| Shard {
+        let shard = |name: &str, bytes: usize, has_it: bool| StagingSecret {
             name: name.to_owned(),
             bytes,
             entry: has_it.then(Zeroizing::default),
         };
         let full = MOST_BYTES - VALUE_BYTES + 1;
-        assert_eq!(choose(vec![shard("a", full - 1, false)]), Place::Among(0));
+        assert_eq!(choose(vec![shard("a", full - 1, false)]), StagingSlot::Among(0));
         let with_room = vec![shard("a", full, false), shard("b", 0, false)];
-        assert_eq!(choose(with_room), Place::Among(1));
+        assert_eq!(choose(with_room), StagingSlot::Among(1));
         let with_value = vec![shard("a", 0, false), shard("b", full, true)];
-        assert_eq!(choose(with_value), Place::Among(1));
-        assert_eq!(choose(vec![shard("a", full, false)]), Place::Next(1));
+        assert_eq!(choose(with_value), StagingSlot::Among(1));
+        assert_eq!(choose(vec![shard("a", full, false)]), StagingSlot::Next(1));
         let all_full = (0..MOST).map(|_| shard("a", usize::MAX, false)).collect();
-        assert_eq!(choose(all_full), Place::Nowhere);
+        assert_eq!(choose(all_full), StagingSlot::Nowhere);
         let secret = json!({ "data": { "key": STANDARD.encode([0; 300]), "odd": 5 } });
         assert_eq!(count_bytes(&secret), 3 + 300 + 3);
         let record = |count: &str| json!({ "metadata": { "annotations": { STAGING_SECRETS_ANNOTATION: count } } });

@@ -22,10 +22,10 @@ pub(super) struct StepFacts {
     is_suspended: bool,
     provider: Option<tenure_api::access::AccessProviderSpec>,
     pub(super) deliveries: Option<Arc<BTreeSet<String>>>,
-    /// The namespaces in which it would deliver if it was approved.
+    /// The namespaces in which the request would deliver if it was approved.
     pub(super) reaching: Option<Arc<BTreeSet<String>>>,
     relatives: Relatives,
-    /// The holdings of its predecessors and successor, by name and namespace.
+    /// The holdings of the request's predecessors and successor, by name and namespace.
     holdings: BTreeMap<String, BTreeMap<String, DeliveryState>>,
     namespaces: Vec<(String, NamespaceState)>,
 }
@@ -63,7 +63,7 @@ impl StepFacts {
         self.holdings.get(request)?.get(namespace)
     }
 
-    /// Returns its predecessors in a namespace.
+    /// Returns the request's predecessors in a namespace.
     pub(super) fn list_predecessors(&self, namespace: &str) -> Vec<Predecessor> {
         let earlier = self.relatives.predecessors.iter().filter_map(|name| {
             let holding = self.find_holding(name, namespace)?;
@@ -75,7 +75,7 @@ impl StepFacts {
         earlier.collect()
     }
 
-    /// Returns its successor in a namespace.
+    /// Returns the request's successor in a namespace.
     pub(super) fn find_heir(&self, namespace: &str) -> Option<Successor> {
         let name = self.relatives.heir.clone()?;
         let is_proven = self

@@ -31,7 +31,7 @@ use super::AccessHub;
 use super::hosts::{Connected, HostSlot, find_capabilities, read_kind};
 use super::secret_parts::{FoundSecretParts, find_host};
 use super::secret_readers;
-use super::secrets::{self, Place};
+use super::secrets::{self, SecretPlace};
 use super::staging::{self, StagedValue};
 use crate::lane::HubApi as _;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
@@ -39,7 +39,7 @@ use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
 /// The time limit of a probe.
 const PROBE: Duration = Duration::from_secs(30);
 
-/// Everything that belongs to the credentials of one request.
+/// The facts and clients for the steps of one request: its AccessProvider, the host, the role, and the kind of its credentials.
 pub(super) struct Actor {
     pub(super) access_hub: Arc<AccessHub>,
     pub(super) request: Arc<FluxAccessRequest>,
@@ -69,7 +69,7 @@ impl Actor {
             obstacle: None,
         };
         let made = find_made(&actor.request);
-        // Existing credentials are ended as the kind that they are, even if something else is wrong.
+        // Existing credentials are revoked by the kind in the status, even if no kind can be chosen for new ones.
         actor.kind = made.unwrap_or(actor.kind);
         let is_app = match host_kind {
             HostKind::Github if made.is_none() => actor.connect().await.map(|connected| connected.is_app),
@@ -110,8 +110,8 @@ impl Actor {
         self.request.metadata.name.as_deref().unwrap_or_default()
     }
 
-    fn find_secret_place<'a>(&'a self, namespace: &'a str) -> Place<'a> {
-        Place {
+    fn find_secret_place<'a>(&'a self, namespace: &'a str) -> SecretPlace<'a> {
+        SecretPlace {
             request: self.request_name(),
             namespace,
             name: &self.request.spec.secret_name,
@@ -172,12 +172,13 @@ impl Actor {
     }
 
     pub(super) async fn ask(&self, ask: &HostQuery, deadline: Option<Timestamp>) -> Result<HostResponse, HostError> {
-        // Nothing was sent.
+        // Without a connection nothing was sent, so a failure here has no effect at the host.
         let connected = self.connect().await.map_err(HostError::Unreachable)?;
         self.host.ask(&connected, ask, deadline).await
     }
 
-    /// Returns the accounts of a namespace that read the Secret.
+    /// Returns the names of the accounts of a namespace that get read access to the Secret: the accounts that the entry names, and the account that
+    /// fetches the namespace's sources.
     async fn list_readers(&self, namespace: &str) -> BTreeSet<String> {
         let placement = self.access_hub.hub.read_placement(namespace).await;
         let source = identity::decide_for_source(&placement, namespace).ok();
@@ -201,7 +202,7 @@ impl Actor {
     /// Reads the staging Secret of a credential.
     pub(super) async fn look_at_staging(&self, namespace: &str) -> StagingState {
         if self.provider.is_none() {
-            // No account is named that could read it.
+            // Only the AccessProvider names the account that could read the staging Secret.
             return StagingState::Absent;
         }
         match self.authoriser().await {
@@ -343,6 +344,7 @@ impl Actor {
         }
     }
 
+    /// Tries, with dry-runs, to stage a value and to deliver the Secret with its read access.
     async fn try_all(&self, namespace: &str) -> Result<(), String> {
         let authoriser = self.authoriser().await?;
         let key = self.staged_key(namespace);
@@ -445,7 +447,7 @@ impl Actor {
         })
     }
 
-    /// Returns the SHA-256 of the certificates for the Secret; `None` for the Secret of an ssh key.
+    /// Returns the SHA-256 of the host's authority certificates that belong into the Secret; `None` for the Secret of an ssh key.
     pub(super) fn find_authority(&self) -> Option<String> {
         self.host.authority().filter(|_| self.form() != Form::Ssh)
     }
@@ -458,6 +460,7 @@ impl Actor {
         target
     }
 
+    /// Writes the staged value into the Secret of a namespace. Returns the Secret's uid.
     async fn spread(
         &self,
         namespace: &str,
@@ -480,6 +483,7 @@ impl Actor {
         secrets::write_value(&client, self.find_secret_place(namespace), written, seen, &readers).await
     }
 
+    /// Writes Tenure's mark and the host's authority certificates into an existing Secret again.
     async fn mark(&self, namespace: &str, seen: &SecretFacts) -> Result<String, WriteFailure> {
         let authority = match self.find_authority() {
             // Only the fingerprint is stored, so the certificates are read again.

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 
-/// Questions of other modules about access.
+/// Answers questions of other modules about approved access to Git hosts. The access hub implements it.
 pub(crate) trait AccessLookup: Debug + Send + Sync {
     /// Returns the Secret of a namespace with which the project at a URL is fetched.
     fn find_secret(&self, namespace: &str, url: &str) -> Option<String>;

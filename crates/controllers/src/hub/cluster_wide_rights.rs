@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use tenure_tenancy::access::bindings::{Bindings, Roles};
 
-/// How long they are valid for other Tenants.
+/// How long roles and bindings that were read for one Tenant are used for other Tenants.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// The rules of ClusterRoles, and the ClusterRoleBindings.
+/// The rules of all ClusterRoles and the ClusterRoleBindings, as read at one time.
 #[derive(Debug)]
 pub(crate) struct ClusterWideRights {
     read_at: Instant,
@@ -16,7 +16,7 @@ pub(crate) struct ClusterWideRights {
 }
 
 impl ClusterWideRights {
-    /// Creates the value, read now.
+    /// Wraps roles and bindings that were read just now.
     pub(crate) fn new(roles: Roles, bindings: Result<Bindings, String>) -> Self {
         Self {
             read_at: Instant::now(),
@@ -25,7 +25,7 @@ impl ClusterWideRights {
         }
     }
 
-    /// Checks whether they are still valid.
+    /// Checks whether the roles and bindings are recent enough to be used.
     pub(crate) fn is_fresh(&self) -> bool {
         self.read_at.elapsed() < GOOD_FOR
     }

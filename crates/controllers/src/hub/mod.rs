@@ -59,14 +59,14 @@ use crate::lane::{HubApi, Lane, OwnerAnswer, Shard, ShardLookup};
 use crate::lane_kinds::kustomization;
 use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::reconciled::{Home, Reconciled as _};
-use crate::telemetry::metrics::{Metrics, Seen, StateView};
+use crate::telemetry::metrics::{Metrics, ObjectSample, StateView};
 
 /// Returns the name of the Tenant whose label the object has.
 fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
     object.labels().get(TENANT_LABEL).cloned().into_iter().collect()
 }
 
-/// The hub.
+/// The state of the hub: caches of Tenants, Surfaces and namespaces, the lane of each namespace, and handles of the hub's tasks.
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) context: Arc<ControllerContext>,
@@ -117,11 +117,11 @@ pub(crate) struct Hub {
     pending_wakeups: Arc<Mutex<Option<AffectedObjects>>>,
     /// Whether writers from other namespaces to a created or deleted namespace are about to be notified.
     is_wakeup_pending: Arc<AtomicBool>,
-    /// Knows where approved access is delivered.
+    /// The lookup of approved access, if this process reconciles access.
     access: OnceLock<Weak<dyn AccessLookup>>,
     /// The part that this instance reconciles, if it is one of several.
     task_table: OnceLock<Arc<TaskTable>>,
-    /// Shards of the namespaces that this process watches. For namespaces of other instances this map is the only owner.
+    /// Shards of the namespaces that this process watches. For a namespace of another instance, no other reference keeps the shard.
     watched_shards: Mutex<HashMap<String, Arc<Shard>>>,
     /// Notified after a possible change of a namespace's tenant.
     tenancy_changed: Arc<Notify>,
@@ -173,7 +173,7 @@ impl Hub {
         self.lanes_by_namespace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whose a namespace is, from the known facts.
+    /// Returns the placement of a namespace (whose it is), from the facts that watches have reported.
     fn find_placement(&self, namespace: &str) -> Placement {
         self.placements.find_placement(namespace)
     }
@@ -489,7 +489,7 @@ impl StateView for Hub {
         }
     }
 
-    fn visit(&self, visit: &mut dyn FnMut(Seen<'_>)) {
+    fn visit(&self, visit: &mut dyn FnMut(ObjectSample<'_>)) {
         for entry in self.kinds.iter() {
             (entry.visit)(self, visit);
         }

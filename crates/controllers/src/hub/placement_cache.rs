@@ -13,7 +13,7 @@ use tenure_tenancy::{
 
 use crate::cluster_view::cache::Cache;
 
-/// The facts, and the placements computed from them.
+/// The facts about Tenants and namespaces, and the placements of namespaces that were computed from these facts.
 #[derive(Debug)]
 pub(crate) struct PlacementCache {
     facts: RwLock<FactIndex>,
@@ -73,7 +73,7 @@ impl PlacementCache {
     }
 
     /// Checks whether a namespace names no Tenant.
-    pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
+    pub(crate) fn is_without_tenant(&self, namespace: &str) -> bool {
         !self.read().names_tenant(namespace)
     }
 

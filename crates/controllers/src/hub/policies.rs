@@ -37,19 +37,20 @@ const AT_ONCE: usize = 8;
 /// The minimum and maximum time for which changes are gathered, because a tenant may cause changes without limit. In between, the time is four times
 /// the duration of the last check. So checks use at most a fifth of a thread's time.
 const GATHERED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
-/// The maximum delay until the next question whether policies are in force.
+/// The longest delay between two probes that ask whether the policies are in force.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
 /// The first and the longest delay before a refused write is retried.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
-/// Maintains the policies until the future is dropped.
+/// Keeps the policies, their bindings and the facts on namespaces up to date, and checks whether the policies are in force. Runs until the future is
+/// dropped.
 pub(crate) async fn maintain_policies(hub: Arc<Hub>) {
     let mut event_history = EventHistory::default();
-    let (mut refusals, mut complaint) = (Refusals::default(), String::new());
-    let mut meeting = Meeting::default();
+    let (mut refusals, mut complaint) = (RefusedWrites::default(), String::new());
+    let mut tracker = PolicyTracker::default();
     loop {
         let began = Instant::now();
-        let (looks, refused, met) = (Arc::clone(&hub), refusals.list(), meeting.met.clone());
+        let (looks, refused, met) = (Arc::clone(&hub), refusals.list(), tracker.met.clone());
         // The check goes through all Tenants and namespaces, which takes long on large clusters.
         let planned = tokio::task::spawn_blocking(move || plan(&observe_policies(&looks, refused, met))).await;
         let took = began.elapsed();
@@ -77,11 +78,11 @@ pub(crate) async fn maintain_policies(hub: Arc<Hub>) {
             complaint = failure;
         }
         hub.set_policies_in_force(part_state.is_in_force);
-        // After the writes that restore policies: those come first.
+        // The report comes after the writes that restore policies, so that it never delays them.
         if hub.context.settings.has_policies {
-            meeting.report(&hub, &part_state).await;
+            tracker.report(&hub, &part_state).await;
         }
-        let again = meeting.ask(&hub, probe).await;
+        let again = tracker.ask(&hub, probe).await;
         tokio::select! {
             () = hub.policy_news.notified() => {
                 tokio::time::sleep(find_gathering(took)).await;
@@ -119,19 +120,19 @@ fn find_gathering(took: Duration) -> Duration {
     took.saturating_mul(4).clamp(GATHERED.0, GATHERED.1)
 }
 
-/// Tracks whether the API server has applied the policies, and the last report of it.
+/// Records whether the API server enforces the current policies, and the state that was last written into the Enforcement.
 #[derive(Debug, Default)]
-struct Meeting {
+struct PolicyTracker {
     /// The state of the policies at the last confirmation that they are in force.
     met: Option<String>,
     /// The last reported state, and the time of that report.
     reported: Option<(PartState, Instant)>,
     complaint: String,
-    /// The delay until the next question.
+    /// The delay until the next probe.
     pause: Option<Duration>,
 }
 
-impl Meeting {
+impl PolicyTracker {
     /// Reports the state of the policies after a change, and also at intervals, because another writer may have overwritten the report.
     async fn report(&mut self, hub: &Hub, state: &PartState) {
         let is_reported =
@@ -177,11 +178,12 @@ impl Meeting {
     }
 }
 
-/// Writes that the server refused, with the time of the retry. Each has its own delay, so a tenant that causes refusals delays no other write.
+/// The writes that the API server refused, each with the time of its next try and the delay before it. A tenant that causes refusals delays no other
+/// write.
 #[derive(Debug, Default)]
-struct Refusals(BTreeMap<Target, (Instant, Duration)>);
+struct RefusedWrites(BTreeMap<Target, (Instant, Duration)>);
 
-impl Refusals {
+impl RefusedWrites {
     fn list(&self) -> BTreeSet<Target> {
         self.0.keys().cloned().collect()
     }
@@ -332,8 +334,8 @@ fn collect_mintable(hub: &Hub, facts: &FactIndex) -> MintableAccounts {
     mintable
 }
 
-/// Collects only the namespaces without a tenant in which something is reconciled.
-fn collect_nobodys(hub: &Hub) -> FactIndex {
+/// Returns the facts on the namespaces without a tenant in which something is reconciled, and on no others.
+fn collect_namespaces_without_tenant(hub: &Hub) -> FactIndex {
     let mut facts = FactIndex::new(hub.context.settings.clone());
     for shard in hub.list_shards() {
         if matches!(hub.place_seen(&shard.namespace), Placement::Unclaimed { .. }) {
@@ -352,7 +354,7 @@ fn observe_policies(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -
     let facts = if has_policies {
         hub.copy_facts()
     } else {
-        collect_nobodys(hub)
+        collect_namespaces_without_tenant(hub)
     };
     let seen = |cache: &Cache<DynamicObject>, kind: &'static str| -> Vec<Value> {
         let all = cache.all();
@@ -406,7 +408,7 @@ async fn carry_out(
     hub: &Hub,
     writes: Vec<Write>,
     event_history: &mut EventHistory,
-    refusals: &mut Refusals,
+    refusals: &mut RefusedWrites,
 ) -> Option<String> {
     let controller = &hub.context.controller;
     let mut written = futures::stream::iter(writes)
@@ -509,7 +511,7 @@ mod tests {
         };
         let names = |writes: Vec<Write>| writes.iter().map(|write| write.target().name).collect::<Vec<_>>();
         let all = || vec![write("full"), write("other")];
-        let (mut refusals, mut now) = (Refusals::default(), Instant::now());
+        let (mut refusals, mut now) = (RefusedWrites::default(), Instant::now());
         refusals.record_refusal(write("full").target(), now);
         // Each delay is longer, up to the maximum.
         for pause in [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000] {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use tenure_planner::rights::SharedMinting;
 use tokio::sync::Notify;
 
-/// The findings of the keepers of lanes' rights.
+/// The lanes of several namespaces that may request an administrator's token, by the namespace in which they may.
 #[derive(Debug, Default)]
 pub(crate) struct SharedMintingTable {
     found: Mutex<BTreeMap<String, SharedMinting>>,

@@ -27,10 +27,10 @@ struct UnitTasks {
     abort: CancellationToken,
 }
 
-/// The part that this instance reconciles.
+/// The tasks that this instance runs, by Tenant and by namespace without a tenant.
 #[derive(Debug)]
 pub(crate) struct TaskTable {
-    /// For a single instance: the tasks of everything.
+    /// The tasks for all objects, if this is the only instance.
     all: Option<UnitTasks>,
     begun: Mutex<HashMap<ShardUnit, UnitTasks>>,
     everything: TaskTracker,

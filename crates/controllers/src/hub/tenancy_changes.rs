@@ -134,10 +134,10 @@ impl Hub {
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED_ELSEWHERE).await;
             news.store(false, Ordering::Release);
-            let is_nobodys = |namespace: &str| !namespace.is_empty() && placements.is_nobodys(namespace);
-            context.mailboxes.wake_where(|key| is_nobodys(&key.namespace));
+            let is_without_tenant = |namespace: &str| !namespace.is_empty() && placements.is_without_tenant(namespace);
+            context.mailboxes.wake_where(|key| is_without_tenant(&key.namespace));
             if let Some(fleet) = fleet {
-                fleet.place_where(is_nobodys);
+                fleet.place_where(is_without_tenant);
             }
         });
     }

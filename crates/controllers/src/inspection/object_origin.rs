@@ -44,9 +44,10 @@ fn list_stores(artifacts: &Path) -> Vec<PathBuf> {
     std::iter::once(artifacts.to_path_buf()).chain(lanes).collect()
 }
 
-/// The rendered objects of a Kustomization: as it applied them, or as it would apply them.
+/// The objects of a Kustomization, rendered again: as the Kustomization applied them, or as it would apply them. Each knows where its fields were
+/// written.
 #[derive(Debug)]
-pub struct RebuiltObject {
+pub struct RebuiltObjects {
     /// The Kustomization: namespace and name.
     kustomization: String,
     resources: Vec<BuiltResource>,
@@ -54,7 +55,7 @@ pub struct RebuiltObject {
     unread: Vec<String>,
 }
 
-impl RebuiltObject {
+impl RebuiltObjects {
     /// Wraps objects that were rendered with the values of all variables.
     pub(crate) fn of_preview(kustomization: String, resources: Vec<BuiltResource>) -> Self {
         Self {
@@ -120,7 +121,7 @@ pub fn build_object(
     build_applied(artifacts, applied)?.take_object(object)
 }
 
-/// Builds what the Kustomization applied from its source again, from the same artifact. The source's metadata are given. `artifacts` is the folder of
+/// Renders again the objects that the Kustomization applied, from the same artifact of its source. `artifacts` is the folder of
 /// [`crate::Config::artifacts`], which the controllers may be using. The function reads and renders, so it blocks.
 ///
 /// # Errors
@@ -128,7 +129,7 @@ pub fn build_object(
 pub fn build_applied(
     artifacts: &Path,
     (kustomization, source): (&Kustomization, &ObjectMeta),
-) -> Result<RebuiltObject, OriginError> {
+) -> Result<RebuiltObjects, OriginError> {
     let source = make_source_key(&kustomization.spec.source_ref.kind, source)?;
     let (artifact_storage, record) = list_stores(artifacts)
         .into_iter()
@@ -167,7 +168,7 @@ pub fn check_applied(kustomization: &Kustomization, stored: &str) -> Result<(), 
 ///
 /// # Errors
 /// [`OriginError::NotBuilt`].
-pub fn render_applied(kustomization: &Kustomization, tree: &Tree) -> Result<RebuiltObject, OriginError> {
+pub fn render_applied(kustomization: &Kustomization, tree: &Tree) -> Result<RebuiltObjects, OriginError> {
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
     let overlay = Overlay::from_spec(&kustomization.spec).map_err(OriginError::NotBuilt)?;
@@ -189,7 +190,7 @@ pub fn render_applied(kustomization: &Kustomization, tree: &Tree) -> Result<Rebu
         built => built,
     };
     let built = built.map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
-    Ok(RebuiltObject {
+    Ok(RebuiltObjects {
         kustomization: name_kustomization(kustomization),
         resources: built.resources,
         unread: from.iter().map(|from| format!("{}/{}", from.kind, from.name)).collect(),

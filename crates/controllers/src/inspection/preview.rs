@@ -20,7 +20,7 @@ use tenure_remote_requests::artifact::ArtifactFacts;
 use tenure_tenancy::{Placement, identity};
 
 use crate::cluster_view::key::Key;
-use crate::inspection::object_origin::RebuiltObject;
+use crate::inspection::object_origin::RebuiltObjects;
 use crate::lane_kinds::kustomization::{describe_rival, list_labelled};
 use crate::reconcile_loop::reconciled::Reconciled as _;
 use crate::reconcile_loop::step_executor::execute_steps;
@@ -78,7 +78,7 @@ pub struct PreviewResult {
     /// Encrypted files that were changed after encryption.
     pub changed_files: Vec<String>,
     /// The rendered objects, with the places of their fields.
-    pub rendered: RebuiltObject,
+    pub rendered: RebuiltObjects,
 }
 
 impl Preview<'_> {
@@ -105,7 +105,7 @@ impl Preview<'_> {
                     let changed = rendered.map(|rendered| rendered.changed_files.clone());
                     return Ok(PreviewResult {
                         differences,
-                        rendered: RebuiltObject::of_preview(format!("{namespace}/{name}"), resources),
+                        rendered: RebuiltObjects::of_preview(format!("{namespace}/{name}"), resources),
                         changed_files: changed.unwrap_or_default(),
                     });
                 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_planner::artifact_generator::StoredRecipes;
 use tenure_planner::list_limits::TENANT_RECIPES;
 
-/// The reports, by the generator's name.
+/// The last report of each ArtifactGenerator of a namespace, by the generator's name: the recipes of its ExternalArtifacts.
 #[derive(Debug, Default)]
 pub(crate) struct GeneratorReports {
     reports: Mutex<HashMap<String, Arc<StoredRecipes>>>,

@@ -30,15 +30,16 @@ pub(crate) fn name_share(placement: &Placement, namespace: &str) -> String {
     }
 }
 
-/// All lanes in use, and some unused ones, because namespaces are created and deleted.
+/// The table of all lanes in use, and of some unused lanes. Unused lanes are removed only when the table has grown to a limit.
 #[derive(Debug)]
 pub(crate) struct LaneTable {
     context: Arc<ControllerContext>,
-    lanes: Mutex<KnownLane>,
+    lanes: Mutex<KnownLanes>,
 }
 
+/// The lanes by name, and the number of lanes at which unused ones are removed.
 #[derive(Debug)]
-struct KnownLane {
+struct KnownLanes {
     by_name: HashMap<String, Arc<Lane>>,
     /// At this number, unused lanes are removed.
     full: usize,
@@ -49,7 +50,7 @@ impl LaneTable {
     pub(crate) fn new(context: Arc<ControllerContext>) -> Self {
         Self {
             context,
-            lanes: Mutex::new(KnownLane {
+            lanes: Mutex::new(KnownLanes {
                 by_name: HashMap::new(),
                 full: FEW,
             }),

@@ -53,7 +53,7 @@ use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::reconciled::Home;
 use crate::telemetry::metrics::Metrics;
 
-/// One lane.
+/// The state of one lane: its account, its limits, its shards by namespace, and its waiting events.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) limits: LaneLimits,

@@ -48,6 +48,7 @@ struct ProviderQueue {
     purse: EvaluationBudget,
 }
 
+/// The events that wait for the selection of their Alerts, the queue of each Provider, and the rates of the lane.
 #[derive(Debug, Default)]
 struct QueueState {
     news: VecDeque<AlertEvent>,
@@ -60,7 +61,7 @@ struct QueueState {
     histories: HashMap<NamespacedName, Arc<tokio::sync::Mutex<EventHistory>>>,
 }
 
-/// The queues and rates of one lane.
+/// The events of one lane that wait for Alerts and Providers, and the rates at which Providers are called.
 #[derive(Debug)]
 pub(crate) struct NotificationQueue {
     state: Mutex<QueueState>,

@@ -9,6 +9,7 @@ use tenure_planner::expression::EvaluationBudget;
 #[derive(Debug, Default)]
 pub(crate) struct ReceiverStateTable(Mutex<HashMap<String, ReceiverState>>);
 
+/// The cost budget of a Receiver's expressions, and whether its path no longer belongs to its token.
 #[derive(Clone, Debug, Default)]
 struct ReceiverState {
     purse: EvaluationBudget,
@@ -25,7 +26,7 @@ impl ReceiverStateTable {
         self.lock().entry(name.to_owned()).or_default().is_outdated = true;
     }
 
-    /// Returns whether that was recorded.
+    /// Returns whether [`Self::note_outdated`] was called since the token was last read.
     pub(crate) fn is_outdated(&self, name: &str) -> bool {
         self.lock().get(name).is_some_and(|book| book.is_outdated)
     }
@@ -37,12 +38,12 @@ impl ReceiverStateTable {
         }
     }
 
-    /// Returns the cost budget of its expressions.
+    /// Returns the cost budget of a Receiver's expressions.
     pub(crate) fn read_budget(&self, name: &str) -> EvaluationBudget {
         self.lock().get(name).map(|book| book.purse.clone()).unwrap_or_default()
     }
 
-    /// Stores the cost budget of its expressions.
+    /// Stores the cost budget of a Receiver's expressions.
     pub(crate) fn store_budget(&self, name: &str, purse: EvaluationBudget) {
         self.lock().entry(name.to_owned()).or_default().purse = purse;
     }

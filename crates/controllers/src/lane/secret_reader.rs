@@ -81,7 +81,10 @@ async fn find_object(
     account: Option<&ServiceAccount>,
 ) -> Result<Value, (String, bool)> {
     let Some(account) = account else {
-        let message = format!("{kind} {namespace}/{name} can't be read: no identity may act in this namespace");
+        // The plans of sources and Receivers order no read without an account, so only a defect leads here.
+        let message = format!(
+            "{kind} {namespace}/{name} can't be read: no ServiceAccount may act in namespace {namespace}; check the labels of the namespace, and that its Tenant exists"
+        );
         return Err((message, true));
     };
     let refused = |error: ClusterError| {

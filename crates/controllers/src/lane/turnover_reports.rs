@@ -8,7 +8,7 @@ use tenure_planner::kustomization::ObjectTurnover;
 
 use crate::cluster_view::key::Key;
 
-/// The reports.
+/// The last report of each Kustomization of a namespace: the objects that it gains and drops with a revision.
 #[derive(Debug, Default)]
 pub(crate) struct TurnoverReports {
     reports: Mutex<HashMap<Key, Arc<ObjectTurnover>>>,

@@ -12,10 +12,10 @@ use crate::lane::{Shard, ShardLookup};
 
 /// The limit of concurrent questions.
 const AT_ONCE: usize = 4;
-/// The limit of further questions, besides the references of the object itself: they follow cycles.
+/// The limit of questions about objects that the object doesn't name itself. The search for cycles needs them.
 const MORE: usize = 100;
 
-/// The borrowed objects of one object.
+/// The objects of other lanes to which one object refers, as the hub last answered.
 #[derive(Debug, Default)]
 pub(crate) struct BorrowedObjectTable {
     known: BTreeMap<Key, BorrowedObject>,
@@ -38,7 +38,8 @@ impl BorrowedObjectTable {
         std::mem::take(self.missed.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks again about all objects in other lanes that an object names and may see. `looks_on` runs with the answers, and may miss more objects.
+    /// Asks again about all objects in other lanes that an object names and may see. `looks_on` runs with the answers. Objects that it looks up and that
+    /// are unknown are asked about next.
     pub(crate) async fn renew(&mut self, shard: &Arc<Shard>, named: BTreeSet<Key>, looks_on: impl Fn(&Self)) {
         self.known.clear();
         self.take_missed();

@@ -18,7 +18,7 @@ use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::object_writer::ObjectWriter;
 use crate::reconcile_loop::reconciled::Reconciled;
 
-/// A kind of objects that are only checked.
+/// A kind whose plans only set the status, without steps in the cluster: Alerts and Providers.
 pub(crate) trait CheckedKind: Reconciled<Home = Shard> {
     /// The facts for a plan that are read for each attempt.
     type Facts: Send;

@@ -18,10 +18,10 @@ use crate::lane::Shard;
 use crate::lane::lane_references::{BorrowedObject, Reference, ReferenceAnswer};
 use crate::lane_protocol::messages::{Answer, Question};
 
-/// The stored artifact of one source, if one exists. The lock is held during a transfer.
+/// The key of the stored copy of one source's artifact, if a copy exists. The lock is held during a transfer.
 type Place = Arc<tokio::sync::Mutex<Option<SourceKey>>>;
 
-/// Borrows from other lanes.
+/// Borrows objects of other lanes through the hub, and stores copies of their artifacts in the lane's own folder.
 #[derive(Debug)]
 pub(super) struct ArtifactBorrower {
     line: Arc<HubChannel>,

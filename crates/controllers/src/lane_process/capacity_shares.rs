@@ -30,7 +30,7 @@ fn describe_demand(demand: BudgetDemand) -> Demand {
     }
 }
 
-/// The shares of one lane.
+/// Passes the hub's messages about shared capacities to the tasks that request and return the lane's shares.
 #[derive(Debug)]
 pub(super) struct CapacityShares {
     senders: BTreeMap<SharedCapacity, mpsc::UnboundedSender<CapacityEvent>>,
@@ -50,7 +50,7 @@ impl CapacityShares {
             senders.insert(room, sender);
             let (context, line, settle) = (Arc::clone(context), Arc::clone(line), settle.clone());
             tokio::spawn(async move {
-                let mut keeper = Keeper {
+                let mut keeper = ShareTask {
                     record: ShareState::new(room.terms(context.find_budget(room))),
                     room,
                     context,
@@ -84,7 +84,8 @@ impl CapacityShares {
     }
 }
 
-struct Keeper {
+/// The task for one shared capacity: requests the lane's share of it from the hub, and returns the unused part.
+struct ShareTask {
     record: ShareState,
     room: SharedCapacity,
     context: Arc<ControllerContext>,
@@ -93,7 +94,8 @@ struct Keeper {
     began: Instant,
 }
 
-impl Keeper {
+impl ShareTask {
+    /// Requests capacity for the artifacts that are on the disk from an earlier run, and waits for the answer.
     async fn request_existing(&mut self) {
         let store = self.context.artifact_storage.store.clone();
         let there = tokio::task::spawn_blocking(move || store.count_bytes()).await;

@@ -14,7 +14,7 @@ const WAITING: usize = 256;
 /// The limit of open questions. The hub ends a lane with twice as many.
 pub(crate) const QUESTIONS: usize = 32;
 
-/// The lane's end of the line.
+/// The lane's end of the line to the hub: the queue of messages to send, and the questions that wait for answers.
 #[derive(Debug)]
 pub(super) struct HubChannel {
     out: mpsc::Sender<FromLane>,

@@ -22,11 +22,12 @@ const ANSWER: Duration = Duration::from_secs(90);
 /// The part of the concurrent connections that is reserved for the API server.
 const FOR_SERVER: usize = 8;
 
-/// The hub's answer: a descriptor, or none if the lane only asked whether an address is allowed.
+/// The hub's answer to a request: a descriptor, or none if the lane only asked whether an address is allowed.
 type Answered = Result<Option<OwnedFd>, ConnectRefusal>;
+/// The descriptor of an opened socket or file, or why the hub opened none.
 type Opened = Result<OwnedFd, ConnectRefusal>;
 
-/// Asks the hub for connections.
+/// Requests connections and artifacts from the hub over the second line, and waits for the answers.
 #[derive(Debug)]
 pub(super) struct HubDialer {
     line: DialChannel,
@@ -69,7 +70,7 @@ impl HubDialer {
         }
     }
 
-    /// Asks for something that is opened.
+    /// Requests a connection or an artifact.
     async fn open(&self, target: DialTarget) -> Opened {
         let missing = || make_refusal(&io::Error::other("no socket came with the answer"));
         self.ask(target).await?.ok_or_else(missing)
@@ -84,8 +85,8 @@ impl HubDialer {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (send, receive) = oneshot::channel();
         self.lock_questions().insert(number, send);
-        // Removed however this ends.
-        let _entry = Entry { dialer: self, number };
+        // Also removes the request if the caller drops this future.
+        let _entry = PendingQuestion { dialer: self, number };
         let answered = async {
             self.line
                 .send(&DialRequest { number, target })
@@ -140,12 +141,13 @@ impl Connect for HubDialer {
     }
 }
 
-struct Entry<'a> {
+/// A request that waits for the hub's answer. Dropping this value forgets the request.
+struct PendingQuestion<'a> {
     dialer: &'a HubDialer,
     number: u64,
 }
 
-impl Drop for Entry<'_> {
+impl Drop for PendingQuestion<'_> {
     fn drop(&mut self) {
         self.dialer.lock_questions().remove(&self.number);
     }

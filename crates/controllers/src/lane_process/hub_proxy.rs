@@ -33,7 +33,7 @@ use crate::reconcile_loop::kind_entry::KindEntry;
 /// The time in which reconcilers may end by themselves after their namespace leaves the lane.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// The facts and the state of a lane's process.
+/// Stands for the hub in a lane's process: the facts that the hub sent about the lane's namespaces, and the shards of these namespaces.
 #[derive(Debug)]
 pub(super) struct HubProxy {
     pub(super) context: Arc<ControllerContext>,
@@ -54,7 +54,7 @@ pub(super) struct HubProxy {
 /// An object by kind, namespace and name.
 type ObjectName = (String, String, String);
 
-/// The state of one namespace.
+/// A namespace of the lane: its shard, and its running tasks.
 #[derive(Clone, Debug)]
 struct NamespaceHome {
     shard: Arc<Shard>,

@@ -176,7 +176,7 @@ impl LaneRelay {
         };
         self.works.store(true, Ordering::Release);
         tracing::info!(lane = posting.lane, "the lane was started");
-        let talk = Arc::new(Talk::new(Arc::clone(writer), folder, &self.folder));
+        let talk = Arc::new(HubLink::new(Arc::clone(writer), folder, &self.folder));
         let line = (read, line, dial_line);
         let end_reason = self.attend(&talk, line, (posting, lease), &mut child, end).await;
         // The lane's process is dead before this function returns, in every case.
@@ -201,9 +201,10 @@ impl LaneRelay {
         }
     }
 
+    /// Connects the lane's process with the hub, until one of them ends or the Pod gets the order to end. Returns the reason.
     async fn attend(
         &self,
-        talk: &Arc<Talk>,
+        talk: &Arc<HubLink>,
         (read, line, dial_line): (ReadHalf<PodStream>, UnixStream, DialChannel),
         (posting, lease): (PodAssignment, Lease),
         child: &mut Child,
@@ -235,7 +236,7 @@ impl LaneRelay {
         };
         let end_reason = tokio::select! {
             () = hearing => ServeEnd::HubGone,
-            // The lane's process is about to end.
+            // The lane's process reads no more, so it is about to end. `child.wait` then returns.
             () = telling => std::future::pending().await,
             end_reason = handing_on => end_reason,
             end_reason = dialing => end_reason.map_or(ServeEnd::HubGone, ServeEnd::Misspoke),
@@ -279,12 +280,12 @@ fn read_status(ended: std::io::Result<ExitStatus>) -> PodEnd {
 struct Lease {
     length: Duration,
     began: Instant,
-    state: Mutex<Words>,
+    state: Mutex<AliveMessages>,
 }
 
-/// Sent `Alive` messages, and the last one that the hub answered. The number of messages is bounded by the length of the lease.
+/// The sent `Alive` messages without an answer, and the time of the last one that the hub answered. The length of the lease bounds their number.
 #[derive(Default)]
-struct Words {
+struct AliveMessages {
     sent: VecDeque<(u64, Instant)>,
     confirmed_at: Option<Instant>,
 }
@@ -365,8 +366,8 @@ impl Lease {
     }
 }
 
-/// The writer to the hub, and the running requests to it.
-struct Talk {
+/// The relay's connection to the hub: the writer, the folders for files, and the requests for borrowed archives that wait for content.
+struct HubLink {
     writer: Arc<PodWriter>,
     /// The lane's folder.
     folder: PathBuf,
@@ -383,7 +384,7 @@ fn make_refusal(message: impl Into<String>) -> ConnectRefusal {
     }
 }
 
-impl Talk {
+impl HubLink {
     fn new(writer: Arc<PodWriter>, folder: PathBuf, above: &std::path::Path) -> Self {
         Self {
             writer,
@@ -433,7 +434,7 @@ impl Talk {
 
 /// Reads the hub's messages until the hub is gone or sends an unreadable message.
 async fn read_from_hub(
-    talk: &Arc<Talk>,
+    talk: &Arc<HubLink>,
     mut read: ReadHalf<PodStream>,
     lease: &Lease,
     to_lane_queue: &mpsc::Sender<Vec<u8>>,
@@ -481,7 +482,7 @@ async fn write_to_lane(mut to_lane: OwnedWriteHalf, mut frames: mpsc::Receiver<V
 
 /// Forwards the lane's messages, as fast as the hub reads them. The relay itself answers questions for the lane's token.
 async fn hand_on(
-    talk: &Talk,
+    talk: &HubLink,
     mut from_lane: OwnedReadHalf,
     read_token: &Arc<ReadToken>,
     to_lane_queue: &mpsc::Sender<Vec<u8>>,

@@ -324,7 +324,7 @@ async fn execute_messages(
                 delivery,
             } => enclave.take_hook(number, &namespace, name, delivery),
             ToLane::Stop => return,
-            // Handled on arrival.
+            // `read_messages` has handled these messages on arrival.
             ToLane::Orders(_)
             | ToLane::Answer { .. }
             | ToLane::Granted { .. }

@@ -24,7 +24,7 @@ const ALL: Duration = Duration::from_secs(60);
 /// Opens an artifact that another lane has fetched, by its digest.
 pub(crate) type OpenLent = dyn Fn(Reference, String) -> BoxFuture<'static, Result<File, ConnectRefusal>> + Send + Sync;
 
-/// The addresses that one lane may connect to.
+/// The connections and files that one lane may open: to the addresses of its sources, to the API server, and artifacts of other lanes.
 pub(crate) struct DialPolicy {
     /// The lane's name, for the log.
     pub(crate) lane: String,

@@ -9,7 +9,7 @@ const IN_A_SECOND: u64 = 2 << 20;
 /// The cost of a frame besides its bytes.
 const FRAME: u64 = 512;
 
-/// The reading rate of a process.
+/// A token bucket for the bytes that the hub reads from one lane's process.
 #[derive(Debug)]
 pub(crate) struct MessageRate {
     /// Bytes that may be read now.

@@ -146,6 +146,7 @@ pub(crate) enum Part<T> {
     Piece { number: u64, bytes: Vec<u8> },
 }
 
+/// The kinds of parts, as the header has them: see [`Part`].
 const OWN: u8 = 0;
 const LANE: u8 = 1;
 const PIECES: u8 = 2;

@@ -15,22 +15,22 @@ use tokio::sync::oneshot;
 use crate::context::lane_settings::LaneProgram;
 use crate::lane_protocol::dial_channel::DialChannel;
 
-/// A process, and the starter's ends of its lines.
+/// The result of a start: the process, and the starter's ends of both lines to it.
 pub(crate) type Started = std::io::Result<(Child, UnixStream, DialChannel)>;
 
-/// The thread that starts processes.
+/// The handle of the thread that starts the processes of lanes.
 #[derive(Debug)]
 pub(crate) struct ProcessStarter {
-    wanted: mpsc::Sender<Wanted>,
+    wanted: mpsc::Sender<StartRequest>,
 }
 
-/// The user of a process, if it gets one of its own, and the channel for the process.
-type Wanted = (Option<u32>, oneshot::Sender<Started>);
+/// An order to the thread: the user of the process, if it gets one of its own, and the channel for the result.
+type StartRequest = (Option<u32>, oneshot::Sender<Started>);
 
 impl ProcessStarter {
     /// Creates the starter. Must be called inside a tokio runtime.
     pub(crate) fn new(program: &LaneProgram) -> Self {
-        let (wanted, asked) = mpsc::channel::<Wanted>();
+        let (wanted, asked) = mpsc::channel::<StartRequest>();
         let (program, runtime) = (program.clone(), Handle::current());
         let work = move || {
             let _inside = runtime.enter();
@@ -69,7 +69,7 @@ fn start(program: &LaneProgram, user: Option<u32>) -> Started {
         .process_group(0)
         .kill_on_drop(true);
     if let Some(user) = user {
-        // It also leaves every other group.
+        // With a user, the standard library also removes all supplementary groups before it runs the program.
         command.gid(user).uid(user);
     }
     let child = command.spawn()?;

@@ -11,7 +11,7 @@ const KEPT: u64 = 256;
 /// The disk that a lane keeps without using it: a transfer can't wait, and needs many bytes.
 const KEPT_OF_DISK: u64 = 16 << 20;
 
-/// A capacity that all lanes share.
+/// The kinds of memory, disk and connections that all lanes share, each with a budget of its own ([`ControllerContext::find_budget`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum SharedCapacity {
     Trees,
@@ -52,7 +52,7 @@ impl SharedCapacity {
         budget.follow_share(has_many && !is_of_renderings);
     }
 
-    /// Returns how a lane uses its share of it.
+    /// Returns the rules for a lane's share of this capacity: the most that the lane may have, and how much of it the lane may keep without using it.
     pub(crate) fn terms(self, budget: &ByteBudget) -> CapacityLimits {
         let room = budget.whole();
         let stays = self == Self::Archives;

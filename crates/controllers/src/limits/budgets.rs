@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tenure_sources::{BudgetLimits, ByteBudget};
 
-/// Limits in bytes.
+/// A limit of memory or disk in bytes, for one tenant and for all tenants together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetLimit {
     /// For one tenant.

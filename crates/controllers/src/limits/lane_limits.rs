@@ -14,7 +14,7 @@ pub(crate) struct LaneLimits {
     pub(crate) elsewhere: Arc<Semaphore>,
     /// Concurrent reconciliations.
     pub(crate) work: Arc<Semaphore>,
-    /// Of these, reconciliations of Kustomizations that a commit did not change. They never block Kustomizations that it changed.
+    /// Concurrent reconciliations, among those of `work`, of Kustomizations that a commit did not change. They never block changed Kustomizations.
     pub(crate) low_priority: Arc<Semaphore>,
     /// Concurrent fetches.
     pub(crate) fetches: Arc<Semaphore>,

@@ -36,13 +36,14 @@ pub(crate) fn estimate_memory(value: &Value) -> u64 {
     }
 }
 
-/// The memory of one reconciler's attempts.
+/// The memory that one reconciler's attempt takes from its lane's budget for the objects that it reads.
 #[derive(Debug)]
 pub(crate) struct ObjectMemory {
     budget: ByteBudget,
     taken: Mutex<Taken>,
 }
 
+/// The memory of the current attempt, in bytes.
 #[derive(Debug, Default)]
 struct Taken {
     /// Whether the attempt has asked for memory, with or without success.
@@ -52,7 +53,7 @@ struct Taken {
     first: u64,
     /// Memory of existing objects in the current round.
     live: u64,
-    /// Of the answers to dry-runs and writes, which stay until the attempt ends.
+    /// Memory of the answers to dry-runs and writes, which stay until the attempt ends.
     answers: u64,
     /// The most that an attempt needed or would have needed.
     needed: u64,
@@ -70,7 +71,7 @@ impl ObjectMemory {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks whether the attempt has already asked for memory. It asks once: its rounds also end without memory.
+    /// Checks whether the attempt has already asked for memory. An attempt asks once, because its rounds also end without memory.
     pub(crate) fn is_asked(&self) -> bool {
         self.taken().asked
     }

@@ -28,7 +28,7 @@ const KIND: &str = "Lease";
 /// The field manager of writes to the Lease.
 const MANAGER: &str = "tenure-leader-election";
 
-/// The Lease of the leader, and the Leases that must have ended before.
+/// The settings of the leader election: the leader's Lease, the name of this process in it, and the Leases of other programs that must have ended.
 #[derive(Clone, Debug)]
 pub struct Election {
     /// The leader's Lease.
@@ -80,8 +80,8 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
     };
     // Dropped without a farewell: running work must not go on beside another leader's.
     match loss {
-        Some(Loss::Lease) => return Err(RunError::Deposed),
-        Some(Loss::Other(HeldLease { lease, holder })) => {
+        Some(LeadershipLoss::Lease) => return Err(RunError::Deposed),
+        Some(LeadershipLoss::Other(HeldLease { lease, holder })) => {
             drop(running);
             tracing::error!(
                 lease = lease.name,
@@ -105,7 +105,7 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
 }
 
 /// Why a leader stops.
-enum Loss {
+enum LeadershipLoss {
     /// The leader's own Lease was taken, or may have ended.
     Lease,
     /// A program other than Tenure reconciles the same kinds.
@@ -118,6 +118,7 @@ struct HeldLease {
     holder: String,
 }
 
+/// The state of this process as a candidate and then as the leader: its client, and the Leases as last seen.
 struct Campaign {
     client: Client,
     health: ControllerHealth,
@@ -206,13 +207,13 @@ impl Campaign {
     }
 
     /// Renews the Lease until that fails for too long, or until another program reconciles the same kinds, if that is checked.
-    async fn keep_leadership(&mut self, looks_at_others: bool) -> Loss {
+    async fn keep_leadership(&mut self, looks_at_others: bool) -> LeadershipLoss {
         let mut renewed = self.now();
         let mut looked = renewed;
         while !must_stop(renewed, self.now()) {
             tokio::select! {
                 () = tokio::time::sleep(RETRY) => {}
-                // Other instances wait for this.
+                // Other instances wait until the Lease says how far this instance has released, so the Lease is written immediately.
                 Ok(()) = self.released.changed() => {}
             }
             let begun = self.now();
@@ -225,19 +226,19 @@ impl Campaign {
             self.report_health(&renewal);
             match renewal {
                 Ok(true) => renewed = begun,
-                Ok(false) => return Loss::Lease,
+                Ok(false) => return LeadershipLoss::Lease,
                 Err(error) => tracing::warn!(%error, "the Lease could not be renewed"),
             }
             let now = self.now();
             if looks_at_others && now.saturating_sub(looked) >= LOOK_AT_OTHERS {
                 looked = now;
-                // The next renewal does not wait for this.
+                // The look has a time limit, so that it doesn't delay the next renewal.
                 if let Some(other) = self.look_at_others(RETRY).await {
-                    return Loss::Other(other);
+                    return LeadershipLoss::Other(other);
                 }
             }
         }
-        Loss::Lease
+        LeadershipLoss::Lease
     }
 
     /// Renews the Lease. Returns whether it still belongs to this process.
@@ -249,7 +250,7 @@ impl Campaign {
         }
     }
 
-    /// Returns the Lease, so that the next process needs not wait until it ends.
+    /// Gives the Lease up, so that the next process need not wait until it ends.
     async fn give_back(&mut self) {
         let given = async {
             self.read_own_lease().await?;

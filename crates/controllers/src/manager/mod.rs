@@ -175,6 +175,7 @@ const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
     ("v1", "ResourceQuota", |hub| &hub.resource_quotas),
 ];
 
+/// Passes the events of all watches to the hub and the lanes, and starts a task for each reconciled object.
 #[derive(Clone)]
 pub(crate) struct Manager {
     pub(crate) hub: Arc<Hub>,
@@ -488,7 +489,7 @@ impl Manager {
         }
     }
 
-    /// Like `take_of_lane`, if lanes are processes: notifies the lane's process, because nothing is reconciled here.
+    /// Passes a changed object to the process of its lane. Replaces `take_of_lane` if lanes are processes, because nothing of lanes is reconciled here.
     fn take_beyond(
         &self,
         fleet: &Arc<LaneFleet>,

@@ -18,10 +18,10 @@ const ABSENCES: u32 = 10;
 /// The kinds without which nothing is reconciled: they decide which identity acts in a namespace.
 pub(super) const NEEDED_BY_ALL: [&str; 4] = ["Namespace", "RoleBinding", "ServiceAccount", "Tenant"];
 
-/// How far the controllers see the objects of a kind.
+/// Whether the controllers have seen the existing objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WatchState {
-    /// They were not listed yet.
+    /// The objects were not listed yet.
     Waiting,
     /// The API server does not serve the kind, so it has no objects.
     Unserved,

@@ -11,7 +11,7 @@ use tenure_cluster::{EventKind, EventRecorder, ObjectEvent};
 use crate::lane::Lane;
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
-/// A report about an Alert.
+/// A failed notification, as the event on its Alert reports it.
 #[derive(Debug)]
 pub(super) struct NotificationFailure {
     reason: &'static str,
@@ -43,7 +43,7 @@ impl NotificationFailure {
     }
 }
 
-/// Writes a report about an Alert.
+/// Writes the event about a failed notification on its Alert, if the rate of such events allows it.
 pub(super) async fn write_failure_event(lane: &Lane, (namespace, alert): (&str, &Alert), failure: NotificationFailure) {
     let name = alert.meta().name.clone().unwrap_or_default();
     tracing::debug!(namespace, alert = name, failure.message, "an Alert");

@@ -144,6 +144,7 @@ async fn list_about(lane: &Lane, news: &AlertEvent) -> Vec<SelectedAlert> {
     found
 }
 
+/// Selects the Alerts for an event, and queues the event for their Providers.
 async fn find_wanted(lane: &Arc<Lane>, news: AlertEvent) {
     let about = list_about(lane, &news).await;
     if about.is_empty() {
@@ -156,6 +157,7 @@ async fn find_wanted(lane: &Arc<Lane>, news: AlertEvent) {
     queue_for_alerts(lane, &about, chosen, Arc::new(news)).await;
 }
 
+/// Queues an event for the Providers of the chosen Alerts. A problem becomes an event on the Alert.
 async fn queue_for_alerts(lane: &Arc<Lane>, about: &[SelectedAlert], chosen: SelectedAlerts, news: Arc<AlertEvent>) {
     let failed = |problem: &str| {
         let message = format!(

@@ -35,7 +35,7 @@ pub(super) async fn send(lane: &Arc<Lane>, notification: &QueuedNotification) ->
     why.map_or(Ok(()), |why| Err(format!("{}: {why}", sending.shown)))
 }
 
-/// The prepared request.
+/// A notification that is ready to be sent: the requests, the addresses that may be reached, and the time limit of one attempt.
 struct Prepared {
     sending: PreparedNotification,
     reach: Connector,
@@ -112,12 +112,15 @@ async fn attempt_often(
     let mut attempts = 0;
     loop {
         let verdict = {
-            // Never closed. A sender that waits for its next attempt holds no permit.
+            // The semaphore is never closed. A sender that waits for its next attempt holds no permit.
             let _place = lane.limits.letters.acquire().await;
             let attempt = tokio::time::timeout(timeout, try_send(sending, reach));
             attempt.await.unwrap_or_else(|_| Verdict::Again {
                 after: None,
-                why: format!("it gives no answer within {} s (spec.timeout)", timeout.as_secs_f64()),
+                why: format!(
+                    "no answer within {} s (spec.timeout of the Provider): check the server, or set a longer timeout",
+                    timeout.as_secs_f64()
+                ),
             })
         };
         attempts += 1;

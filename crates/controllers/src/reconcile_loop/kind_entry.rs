@@ -21,15 +21,15 @@ use crate::reconcile_loop::object_loop::{Meter, run_object_loop};
 use crate::reconcile_loop::object_writer;
 use crate::reconcile_loop::reconciled::{Home, Reconciled};
 use crate::reconcile_loop::supervisor::{self, supervise_task};
-use crate::telemetry::metrics::Seen as Shown;
+use crate::telemetry::metrics::ObjectSample;
 
 /// Visits every object of a home.
-type Visit<H> = fn(&H, &mut dyn FnMut(Shown<'_>));
+type Visit<H> = fn(&H, &mut dyn FnMut(ObjectSample<'_>));
 
 /// Selects an object by its metadata.
 pub(crate) type MetadataFilter<'a> = dyn Fn(&ObjectMeta) -> bool + 'a;
 
-/// A kind in the table.
+/// The entry of one kind: functions over its type of objects, through which the manager, the hub and lanes use every kind.
 #[derive(Debug)]
 pub(crate) struct KindEntry<H> {
     pub(crate) kind: &'static Kind,
@@ -43,7 +43,7 @@ pub(crate) struct KindEntry<H> {
     pub(crate) exists: fn(&H, &str, &str) -> bool,
     /// See [`Reconciled::list_dependents`].
     pub(crate) list_dependents: fn(&H, &Key) -> Vec<Key>,
-    /// See [`Reconciled::take_stock`].
+    /// See [`Reconciled::prepare_start`].
     pub(crate) prepare_start: fn(Arc<ControllerContext>, Vec<Arc<H>>) -> BoxFuture<'static, ()>,
     /// Returns the objects that have a label with a value.
     pub(crate) list_labelled: fn(&H, (&str, &str)) -> Vec<Value>,
@@ -86,7 +86,7 @@ impl<H: Home> KindEntry<H> {
             visit: |home, visit| {
                 for object in home.caches().get::<R>().all() {
                     let metadata = object.meta();
-                    visit(Shown {
+                    visit(ObjectSample {
                         kind: R::KIND,
                         namespace: metadata.namespace.as_deref().unwrap_or_default(),
                         name: metadata.name.as_deref().unwrap_or_default(),

@@ -19,8 +19,8 @@ use tracing::Instrument as _;
 
 use crate::cluster_view::key::Key;
 use crate::cluster_view::mailbox::{Mailbox, MailboxTable};
-use crate::context::attempt_marks::{AttemptMarks, Turn};
-use crate::telemetry::metrics::{Metrics, Outcome, Waiting};
+use crate::context::attempt_marks::{AttemptMarks, MarkedTurn};
+use crate::telemetry::metrics::{Metrics, Outcome, WaitingGuard};
 use crate::telemetry::spans;
 
 /// First and longest pause after a failure of the controller's own bookkeeping.
@@ -38,15 +38,15 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     /// Returns the key of the object.
     fn key(&self) -> &Key;
 
-    /// Checks whether its lane has its rights. Before that, nothing is attempted. The object is woken when that changes.
+    /// Checks whether the object's lane has its rights in the namespace. Before that, nothing is attempted. The object is woken when that changes.
     fn is_admitted(&self) -> bool {
         true
     }
 
-    /// Returns the semaphore of its lane's work.
+    /// Returns the semaphore that limits the concurrent attempts of the object's lane.
     fn permits(&self) -> impl Future<Output = Arc<Semaphore>> + Send;
 
-    /// Returns a narrower semaphore of its lane, for an object with less to do than others. The attempt waits for it first.
+    /// Returns a narrower semaphore of the object's lane, for an object with less urgent work. An attempt takes a permit of this semaphore first.
     fn low_priority(&self) -> impl Future<Output = Option<Arc<Semaphore>>> + Send {
         std::future::ready(None)
     }
@@ -70,7 +70,7 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     /// Checks whether a change is a reason for a new attempt, after the previous attempt has ended.
     fn needs_attempt(&mut self, changed: &HashSet<ObjectId>) -> impl Future<Output = bool> + Send;
 
-    /// Checks whether something that it waits for may change without a watch event.
+    /// Checks whether something that the reconciler waits for may change without a watch event.
     fn needs_polling(&self) -> bool {
         false
     }
@@ -85,7 +85,7 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     fn exists(&self) -> bool;
 }
 
-/// The metrics of an object's reconciliation.
+/// Counts the attempts of one object in the metrics.
 #[derive(Clone, Copy)]
 pub(crate) struct Meter<'a> {
     pub(crate) metrics: &'a Metrics,
@@ -110,9 +110,9 @@ pub(crate) async fn run_object_loop<R: Reconciler>(
     let marks = reconciler.marks();
     let (mut first, mut turn) = (None, None);
     if let Some(attempt_marks) = &marks {
-        let crashes = attempt_marks.crashes(reconciler.key());
+        let crashes = attempt_marks.count_crashes(reconciler.key());
         if crashes == 0 {
-            first = Some(attempt_marks.first());
+            first = Some(attempt_marks.begin_first_attempt());
         } else {
             tokio::select! {
                 taken = Box::pin(wait_for_turn(&reconciler, attempt_marks, crashes)) => turn = Some(taken),
@@ -129,7 +129,7 @@ pub(crate) async fn run_object_loop<R: Reconciler>(
             permits = Box::pin(take_permits(&reconciler, mailbox)) => permits,
             () = end.cancelled() => return,
         };
-        let working = waiting.map(Waiting::start_work);
+        let working = waiting.map(WaitingGuard::start_work);
         let since = *began.get_or_insert_with(Instant::now);
         // Only after the lane has capacity: the time in the queue does not count for the attempt.
         if std::mem::take(&mut fresh) {
@@ -182,7 +182,7 @@ pub(crate) async fn run_object_loop<R: Reconciler>(
     }
 }
 
-/// Counts an attempt that has ended. Returns whether it has ended.
+/// Counts an attempt in the metrics if it has ended. Returns false if the metrics have to count it later, because it only waits.
 fn count_attempt(
     meter: Option<Meter<'_>>,
     key: &Key,
@@ -244,14 +244,14 @@ async fn wait_for_admission<R: Reconciler>(reconciler: &R, mailbox: &Mailbox, en
 }
 
 /// Delays the first attempt of an object that was being reconciled when an earlier process ended, and writes that into the status.
-async fn wait_for_turn<R: Reconciler>(reconciler: &R, attempt_marks: &AttemptMarks, crashes: u32) -> Turn {
+async fn wait_for_turn<R: Reconciler>(reconciler: &R, attempt_marks: &AttemptMarks, crashes: u32) -> MarkedTurn {
     let now = Timestamp::now();
     let wait = interrupted_attempts::find_pause(crashes);
     reconciler
         .report_wait(crashes, now.checked_add(wait).unwrap_or(now))
         .await;
     tokio::time::sleep(wait).await;
-    attempt_marks.turn().await
+    attempt_marks.wait_for_marked_turn().await
 }
 
 /// Executes rounds until the plan wants to wait.

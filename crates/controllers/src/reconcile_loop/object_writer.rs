@@ -28,7 +28,7 @@ pub(crate) enum WriteResult {
     Gone,
 }
 
-/// A reconciled object, in the version from which its plan was made.
+/// Writes to one reconciled object. It has the version, the finalizers and the status from which the plan was made.
 #[derive(Debug)]
 pub(crate) struct ObjectWriter<R> {
     key: Key,

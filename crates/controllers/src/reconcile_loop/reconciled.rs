@@ -59,7 +59,7 @@ pub(crate) trait Reconciled:
     + Sync
     + 'static
 {
-    /// The home of its objects.
+    /// The owner of the kind's objects: the hub, a shard of a lane, or the access hub.
     type Home: Home;
 
     /// The static description of the kind.

@@ -44,7 +44,7 @@ pub(crate) async fn execute_steps(
                 .iter()
                 .map(|request| {
                     let answers = in_time(clients, client, request, deadline);
-                    // In the order of arrival: there may be thousands, and memory for only a few unread answers.
+                    // Answers are taken in the order of arrival: there may be thousands, and there is memory for only a few unread answers.
                     async move {
                         let mut admitted = Vec::new();
                         for answer in answers.await {
@@ -65,7 +65,7 @@ pub(crate) async fn execute_steps(
     answered
 }
 
-/// Performs a step before the deadline. A running request is abandoned then, and its effect is unknown.
+/// Performs a step. At the deadline, a running request is abandoned, and its effect is unknown. After the deadline, no request is sent.
 async fn in_time(clients: &ClientPool, client: &Client, request: &Request, deadline: Option<Instant>) -> Vec<Answer> {
     let Some(deadline) = deadline else {
         return execute_request(clients, client, request).await;
@@ -79,6 +79,7 @@ async fn in_time(clients: &ClientPool, client: &Client, request: &Request, deadl
     }
 }
 
+/// Returns the answers of a request that got no answer before the deadline.
 fn given_up(request: &Request) -> Vec<Answer> {
     fail_request(
         request,

@@ -62,7 +62,7 @@ struct Slot {
     next: OnceCell<Box<Slot>>,
 }
 
-/// The results of reading.
+/// The results of the reads so far: the first failure, the decrypted files, and the files that were changed after encryption.
 #[derive(Default)]
 struct Found {
     /// The first file that could not be decrypted, and why.

@@ -64,7 +64,7 @@ const ONE_SETTING: &str = "--rendering-bytes";
 const STEPS_SETTING: &str = "--rendering-steps";
 const ALL_SETTING: &str = "--renderings-bytes";
 
-/// The memory that renderings share.
+/// Runs renderings within their limits, and has the memory budgets that all renderings share.
 #[derive(Debug)]
 pub(crate) struct Renderer {
     limits: RenderLimits,
@@ -73,7 +73,7 @@ pub(crate) struct Renderer {
     kept: ByteBudget,
 }
 
-/// A rendering, and the memory of its objects.
+/// The answer to a request for a rendering, with the reserved memory of its objects.
 #[derive(Debug)]
 pub(crate) struct RenderedWithMemory {
     pub(crate) rendered: Rendered,
@@ -82,12 +82,12 @@ pub(crate) struct RenderedWithMemory {
     pub(crate) seen: Option<Arc<ReadFiles>>,
 }
 
-/// The output of a rendering.
+/// The output of a successful rendering.
 struct RenderOutput {
     objects: Vec<RenderedObject>,
     /// Encrypted files with a wrong MAC.
     changed_files: Vec<String>,
-    /// The files that were looked at.
+    /// The files that the rendering read, to compare them with those of the next artifact.
     seen: Arc<ReadFiles>,
 }
 
@@ -233,7 +233,7 @@ impl Renderer {
         request: &RenderRequest,
         bytes: u64,
     ) -> Result<(RenderOutput, u64), BuildFailure> {
-        let stopping = Stopping(Stop::new());
+        let stopping = StopOnDrop(Stop::new());
         let bounds = RunLimits {
             budget: Budget {
                 bytes,
@@ -297,9 +297,9 @@ pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> (Re
 }
 
 /// Stops a rendering when it is dropped: the caller has given up, or the rendering has ended.
-struct Stopping(Stop);
+struct StopOnDrop(Stop);
 
-impl Drop for Stopping {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop();
     }

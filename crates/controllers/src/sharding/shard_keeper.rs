@@ -41,7 +41,7 @@ pub(crate) trait ShardWork: Send + Sync + 'static {
 /// Keeps an instance to its part until the future is dropped.
 pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<ShardPeers>) {
     let mut holdings = OwnedParts::new(shard_peers.instance.clone());
-    let mut unserved = Unserved::default();
+    let mut unserved = UnservedKeys::default();
     let mut last_wait = String::new();
     let (left_sender, mut left) = mpsc::unbounded_channel::<ShardUnit>();
     let mut leaving = tokio::task::JoinSet::new();
@@ -53,12 +53,12 @@ pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<Sh
             let (work, left_sender) = (Arc::clone(&work), left_sender.clone());
             leaving.spawn(async move {
                 work.leave(&unit).await;
-                // The receiver lives as long as the task.
+                // The receiver lives as long as this function, which also owns the task, so the message arrives.
                 let _sent = left_sender.send(unit);
             });
         }
         shard_peers.set_released(holdings.release_record());
-        // After the time was recorded: a leader that leads by now is among them.
+        // The other leaders are read after the release was recorded, so each leader up to then is in this list.
         let wait = match shard_peers.list_peers().await {
             Ok(peers) => {
                 for unit in holdings.take_ready(&peers) {
@@ -94,15 +94,15 @@ pub(crate) async fn maintain_shard(work: Arc<dyn ShardWork>, shard_peers: Arc<Sh
     }
 }
 
-/// Keys that no instance reconciles, and since when.
+/// The keys that no instance reconciles, since when, and whether this was reported.
 #[derive(Default)]
-struct Unserved {
+struct UnservedKeys {
     keys: Vec<String>,
     since: Option<Instant>,
     is_reported: bool,
 }
 
-impl Unserved {
+impl UnservedKeys {
     async fn report(&mut self, work: &dyn ShardWork, keys: &BTreeSet<String>, peers: &[Peer]) {
         let now = list_unserved(keys, peers);
         if now != self.keys {

@@ -11,10 +11,12 @@ use crate::cluster_view::cache::parse_revision;
 /// The kinds that decide whose an object is.
 const KINDS: [&str; 2] = ["Tenant", "Namespace"];
 
-/// The progress of the watches.
+/// The progress of the watches of Tenants and of namespaces, in the order of `KINDS`.
 #[derive(Debug, Default)]
 pub(crate) struct WatchProgress {
+    /// The revisions of the last seen changes.
     changed: [AtomicU64; 2],
+    /// The revisions up to which everything was handled.
     known: [AtomicU64; 2],
     /// Whether a list is being delivered.
     listing: [AtomicBool; 2],

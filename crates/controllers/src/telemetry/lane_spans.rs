@@ -19,7 +19,7 @@ const LONGEST: usize = 512;
 const AT_ONCE: u64 = 1024;
 const IN_A_SECOND: u64 = 256;
 
-/// An attempt that is over.
+/// The span of an ended attempt to reconcile an object, with the spans of its parts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TracedAttempt {
@@ -47,7 +47,7 @@ impl TracedAttempt {
     }
 }
 
-/// A part of an attempt.
+/// The span of one piece of work in an attempt, such as a fetch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TracedPart {
@@ -123,7 +123,7 @@ impl TracedTime {
 pub struct SpanSink(Arc<dyn Fn(TracedAttempt, bool) + Send + Sync>);
 
 impl SpanSink {
-    /// Creates a sink. `take` is called with each attempt and whether it is to be exported. An attempt over the limit is only counted.
+    /// Creates a sink. `take` gets each attempt, and true if the attempt is to be exported. An attempt over the limit is only counted.
     pub fn new(take: impl Fn(TracedAttempt, bool) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }
@@ -160,7 +160,7 @@ impl SpanOutbox {
     }
 }
 
-/// The hub's limit for the spans of one lane.
+/// A token bucket for the spans that the hub takes from one lane.
 #[derive(Debug)]
 pub(crate) struct SpanIntake {
     left: u64,

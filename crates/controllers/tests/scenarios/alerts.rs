@@ -330,7 +330,7 @@ async fn a_failing_receiver_is_retried_and_blocks_no_other() {
     complains(
         &stage,
         (namespace, "silent"),
-        "no answer within 2 s (spec.timeout); it was tried 5 times",
+        "no answer within 2 s (spec.timeout of the Provider): check the server, or set a longer timeout; it was tried 5 times",
     )
     .await;
     assert_eq!(count_first("/silent"), 5);

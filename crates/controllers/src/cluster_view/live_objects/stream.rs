@@ -16,6 +16,7 @@ use crate::cluster_view::cache::parse_revision;
 use crate::cluster_view::key::Key;
 use crate::cluster_view::mailbox::MailboxTable;
 
+/// The known objects of one watch, by name, and the reconcilers that are interested in each.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     pub(super) synced: bool,
@@ -23,17 +24,18 @@ pub(super) struct Stream {
     pub(super) revision: u64,
     pub(super) objects: HashMap<String, Entry>,
     pub(super) interested: HashMap<String, HashSet<Key>>,
-    /// The memory for objects of another cluster.
+    /// The memory budget for stored objects, if they are of another cluster.
     kept: Option<Arc<RemoteObjectBudget>>,
 }
 
-/// The memory for objects of another cluster, and the lane that it is charged to.
+/// The memory budget for objects of other clusters, and the lane that is charged.
 #[derive(Debug)]
 pub(crate) struct RemoteObjectBudget {
     pub(crate) budget: ByteBudget,
     pub(crate) lane: String,
 }
 
+/// The known state of one object, and its revision.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) revision: u64,

@@ -27,12 +27,13 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Smaller amounts are not granted in part.
 const LEAST: u64 = 64 << 10;
 
-/// The shared capacity of one process. All of it is returned on drop.
+/// The parts of shared capacities that one process has. Dropping this value returns all of them.
 #[derive(Debug, Default)]
 pub(super) struct GrantedCapacity {
     grants: Mutex<BTreeMap<SharedCapacity, CapacityGrant>>,
 }
 
+/// The part of one capacity that a process has, and whether its request for more waits for an answer.
 #[derive(Debug, Default)]
 struct CapacityGrant {
     held: Option<HeldBytes>,
@@ -88,14 +89,14 @@ impl GrantedCapacity {
     }
 }
 
-/// The time since when others have waited without a break, and the minimum that each lane had in that time.
+/// A shortage of one capacity: since when lanes wait for it without a break, and the least that each lane had in that time.
 #[derive(Debug)]
 struct Scarcity {
     since: Instant,
     least: BTreeMap<String, u64>,
 }
 
-/// The time of the last request to return capacity.
+/// For each capacity, the time when its holders were last asked to return the unused part.
 #[derive(Debug, Default)]
 pub(super) struct WantedCapacity {
     last: Mutex<BTreeMap<SharedCapacity, Instant>>,

@@ -11,7 +11,7 @@ const HUB: &str = "hub";
 /// The beginning of the names of lanes' groups.
 const LANE: &str = "lane-";
 
-/// The groups of lanes.
+/// The control groups of lanes' processes.
 #[derive(Debug)]
 pub(super) struct ControlGroups {
     /// The divided group. Absent if the hub's group can't be divided.
@@ -68,7 +68,7 @@ fn find_group(above: &Path, lane: &str) -> PathBuf {
     above.join(format!("{LANE}{}", lane.replace('/', "-")))
 }
 
-/// The folder of this process's group.
+/// Returns the folder of this process's control group.
 fn find_own() -> Result<PathBuf, String> {
     let read = |path: &str| std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let mounts = read("/proc/self/mounts")?;
@@ -102,7 +102,7 @@ fn divide_group(above: &Path, own: u32) -> Result<(), String> {
     enter(&hub)?;
     let control = above.join("cgroup.subtree_control");
     std::fs::write(&control, CONTROLLERS).map_err(|error| {
-        // As it was.
+        // Undo both steps: the group stays undivided, and this process stays in it.
         let _whether_it_may = enter(above);
         let _empty = std::fs::remove_dir(&hub);
         failed(&control, error)

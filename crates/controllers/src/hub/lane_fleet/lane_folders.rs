@@ -23,7 +23,7 @@ pub(super) struct LaneFolders {
 }
 
 impl LaneFolders {
-    /// The folders below one, with the rights that this process has.
+    /// Creates the table for folders below `above`, and checks whether this process may give each lane a user of its own.
     pub(super) fn new(above: PathBuf, program: &Path) -> Self {
         let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
         let refusal = check_rights(&HubRights {
@@ -45,12 +45,13 @@ impl LaneFolders {
         }
     }
 
-    /// The folder of a lane.
+    /// Returns the path of a lane's folder.
     pub(super) fn find(&self, lane: &str) -> PathBuf {
         self.above.join(lane.replace('/', "-"))
     }
 
-    /// Makes a lane's folder, and gives it to the user that the lane's process becomes, which is returned. Blocks.
+    /// Creates a lane's folder. Returns the user that owns the folder and that the lane's process becomes; `None` if lanes have no users of their own.
+    /// Blocks.
     pub(super) fn prepare(&self, lane: &str) -> Result<Option<u32>, String> {
         let folder = self.find(lane);
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
@@ -66,7 +67,7 @@ impl LaneFolders {
         Ok(user)
     }
 
-    /// The user of a lane, which no other lane has, and which owns the folder of no other lane.
+    /// Returns the user of a lane, and chooses one if the lane has none: no other lane has this user, and the user owns no other lane's folder.
     fn assign(&self, lane: &str, folder: &Path) -> Option<u32> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(user) = users.get(lane) {
@@ -100,7 +101,7 @@ impl LaneFolders {
     }
 }
 
-/// Makes a folder of this process's user alone, also one that exists.
+/// Creates a folder that only this process's user may enter, or restricts an existing folder to that user.
 fn make_private(folder: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -112,7 +113,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a folder of one user alone. The folder of another user is removed first.
+/// Creates a folder that only `user` may enter. An existing folder of another user or with another mode is removed first.
 fn give_folder(folder: &Path, user: u32) -> io::Result<()> {
     match std::fs::symlink_metadata(folder) {
         Ok(found) if found.is_dir() && found.uid() == user && found.mode() & 0o777 == PRIVATE => return Ok(()),

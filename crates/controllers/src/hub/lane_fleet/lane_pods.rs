@@ -62,7 +62,7 @@ const LOOK: Duration = Duration::from_secs(600);
 /// The delay before the first search.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 
-/// State that all lanes in Pods share.
+/// The state that all lanes in Pods share: the common part of their Deployments, the endpoint for their Pods, and the folder for lent artifacts.
 #[derive(Debug)]
 pub(super) struct PodHome {
     pods: LanePods,
@@ -112,33 +112,33 @@ impl PodHome {
     }
 }
 
-/// A Pod that has connected.
+/// A Pod that has connected and waits for its orders.
 #[derive(Debug)]
-struct Arrival {
+struct ArrivedPod {
     pod: String,
     call: LaneConnection,
     at: Instant,
 }
 
-/// A Pod whose end is not confirmed and that may still work.
+/// A Pod whose end is not confirmed, and the time until which it may still work.
 #[derive(Debug)]
-struct Unconfirmed {
+struct UnconfirmedPod {
     pod: String,
     until: Instant,
 }
 
-/// The known state of one lane's Pods.
+/// The known state of one lane's Pods: the Pod that waits for orders, the Pod that may still work, and the connection for files.
 #[derive(Debug, Default)]
 pub(super) struct PodState {
-    waiting: Mutex<Option<Arrival>>,
+    waiting: Mutex<Option<ArrivedPod>>,
     came: Notify,
-    unconfirmed: Mutex<Option<Unconfirmed>>,
-    post: Mutex<Weak<Post>>,
+    unconfirmed: Mutex<Option<UnconfirmedPod>>,
+    post: Mutex<Weak<PodFiles>>,
 }
 
-/// Requests files from a connected Pod.
+/// The writer to a connected Pod, and the requests for files of the Pod's lane that wait for content.
 #[derive(Debug)]
-struct Post {
+struct PodFiles {
     writer: Arc<PodWriter>,
     wanted: FileReceiver<()>,
     /// Allows one archive at a time.
@@ -152,14 +152,14 @@ impl PodState {
     }
 
     /// Stores the newest Pod as the waiting one. A previous Pod has given up, or will.
-    fn set_waiting(&self, arrival: Arrival) {
+    fn set_waiting(&self, arrival: ArrivedPod) {
         let before = lock(&self.waiting).replace(arrival);
         drop(before);
         self.came.notify_one();
     }
 
     /// Returns the next Pod that has connected.
-    async fn wait_for_pod(&self) -> Arrival {
+    async fn wait_for_pod(&self) -> ArrivedPod {
         loop {
             let arrival = lock(&self.waiting).take();
             match arrival {
@@ -177,7 +177,7 @@ impl PodState {
         unconfirmed.map(|other| other.until)
     }
 
-    fn find_post(&self) -> Option<Arc<Post>> {
+    fn find_post(&self) -> Option<Arc<PodFiles>> {
         lock(&self.post).upgrade()
     }
 }
@@ -192,7 +192,7 @@ impl PodAcceptor for LaneFleet {
         let lane = Arc::clone(lane.ok_or(PodRefusal::NoSuchLane)?);
         drop(lanes);
         tracing::debug!(lane = lane.name, pod = pod.uid, "the Pod of a lane has connected");
-        lane.pod.set_waiting(Arrival {
+        lane.pod.set_waiting(ArrivedPod {
             pod: pod.uid,
             call,
             at: Instant::now(),
@@ -202,7 +202,7 @@ impl PodAcceptor for LaneFleet {
     }
 }
 
-/// Ensures that a lane has a Pod, and waits for the Pod.
+/// Ensures that a lane has a Deployment, and starts a task that waits for its Pod and serves it.
 pub(super) async fn expect_pod(
     (fleet, home): (&Arc<LaneFleet>, &PodHome),
     lane: &Arc<LaneHandle>,
@@ -233,11 +233,11 @@ pub(super) async fn expect_pod(
     Ok(session)
 }
 
-/// The line to a Pod that has its orders.
+/// The connection to a Pod that has its assignment, and the lane's orders, which are sent first.
 struct PodLine {
     pod: String,
-    post: Arc<Post>,
-    hearing: Hearing,
+    post: Arc<PodFiles>,
+    hearing: PodFrameReceiver,
     orders: ToLane,
 }
 
@@ -262,7 +262,7 @@ async fn serve_pod(
     lane.outgoing.open();
     fleet.note_everything(lane);
     let _nobody_supervises = events.send(ProcessEvent::Started).await;
-    let mut speaking = Speaking(Arc::clone(&line.post.writer));
+    let mut speaking = PodFrameSender(Arc::clone(&line.post.writer));
     let (problem, is_abandoned) = {
         let writing = write_all(fleet, lane, &mut speaking, line.orders);
         let reading = read_all(fleet, lane, &mut line.hearing, events);
@@ -281,7 +281,7 @@ async fn serve_pod(
         line.hearing.close(gone).await;
     }
     // The next Pod must see this deadline before it may begin.
-    *lock(&lane.pod.unconfirmed) = (!line.hearing.is_confirmed).then(|| Unconfirmed {
+    *lock(&lane.pod.unconfirmed) = (!line.hearing.is_confirmed).then(|| UnconfirmedPod {
         pod: line.pod,
         until: line.hearing.acknowledged_at + gone,
     });
@@ -302,7 +302,7 @@ async fn connect_pod(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<P
             .write_orders(lane, (arrival.call.folder, None))
             .ok_or(ExitCause::HungUp)?;
         let (read, write) = tokio::io::split(arrival.call.stream);
-        let post = Arc::new(Post {
+        let post = Arc::new(PodFiles {
             writer: Arc::new(PodWriter::new(write)),
             wanted: FileReceiver::default(),
             turn: Semaphore::new(1),
@@ -314,9 +314,9 @@ async fn connect_pod(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<P
             server: apart.server.url.clone(),
             lease: find_lease(apart.patience),
         };
-        let mut hearing = Hearing::new(fleet, lane, (read, Arc::clone(&post)));
+        let mut hearing = PodFrameReceiver::new(fleet, lane, (read, Arc::clone(&post)));
         // From here on the Pod may begin, even if this function fails: the orders may arrive, or were sent before the failure.
-        *lock(&lane.pod.unconfirmed) = Some(Unconfirmed {
+        *lock(&lane.pod.unconfirmed) = Some(UnconfirmedPod {
             pod: arrival.pod.clone(),
             until: hearing.acknowledged_at + count_as_gone(apart.patience),
         });
@@ -340,21 +340,21 @@ async fn connect_pod(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<P
     }
 }
 
-/// The hub's sender to the lane in a Pod.
-struct Speaking(Arc<PodWriter>);
+/// Sends the hub's frames to the lane in a Pod.
+struct PodFrameSender(Arc<PodWriter>);
 
-impl MessageSender for Speaking {
+impl MessageSender for PodFrameSender {
     async fn send_frame(&mut self, frame: &ToLane) -> Result<(), FrameError> {
         self.0.hand_on(&encode(frame)?).await
     }
 }
 
-/// The hub's reader of a Pod: the messages of its lane and of the Pod itself.
-struct Hearing {
+/// Reads from a Pod: returns the frames of its lane, and handles the messages of the Pod itself.
+struct PodFrameReceiver {
     fleet: Arc<LaneFleet>,
     lane: Arc<LaneHandle>,
     read: ReadHalf<PodStream>,
-    post: Arc<Post>,
+    post: Arc<PodFiles>,
     /// Running loans to the Pod. They end with the connection.
     lending: JoinSet<()>,
     ended: Option<PodEnd>,
@@ -366,8 +366,8 @@ struct Hearing {
     acknowledged_at: Instant,
 }
 
-impl Hearing {
-    fn new(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>, (read, post): (ReadHalf<PodStream>, Arc<Post>)) -> Self {
+impl PodFrameReceiver {
+    fn new(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>, (read, post): (ReadHalf<PodStream>, Arc<PodFiles>)) -> Self {
         Self {
             fleet: Arc::clone(fleet),
             lane: Arc::clone(lane),
@@ -383,7 +383,7 @@ impl Hearing {
 
     /// Lends the Pod an artifact that another lane has fetched.
     async fn lend(&mut self, number: u64, reference: Reference, digest: String) {
-        // A Pod itself asks for no more at the same time.
+        // A Pod of Tenure requests at most this many archives at a time. Other Pods have to wait here.
         while self.lending.len() >= LENT_AT_ONCE {
             self.lending.join_next().await;
         }
@@ -431,7 +431,7 @@ impl Hearing {
     }
 }
 
-impl MessageReceiver for Hearing {
+impl MessageReceiver for PodFrameReceiver {
     async fn receive(&mut self) -> Result<Option<(Option<FromLane>, usize)>, FrameError> {
         let read = read_part::<FromPod>(&mut self.read).await;
         self.is_broken = matches!(read, Err(FrameError::Broken(_)));
@@ -440,7 +440,7 @@ impl MessageReceiver for Hearing {
             Some(Part::Piece { number, bytes }) => {
                 let length = bytes.len();
                 match self.post.wanted.take_piece(number, bytes).await {
-                    // The hub asked for it.
+                    // The hub requested this piece, so its content doesn't count for the lane's message rate.
                     true => Ok(Some((None, OWN_WORD))),
                     false => Ok(Some((None, length.saturating_add(OWN_WORD)))),
                 }

@@ -30,14 +30,14 @@ use crate::reconcile_loop::reconciled::Reconciled as _;
 /// The size limit of a record, in bytes.
 const RECORD: u64 = 256 << 10;
 
-/// The lane that has a lent object.
+/// The lane that can lend the target of a reference, if a lane of this process has the target.
 #[derive(Debug)]
 enum Lender {
     /// The lane of this name.
     Lane(String),
     /// The namespace is on its way from one lane to another.
     Nobody,
-    /// No lane of this process has it.
+    /// No lane of this process has the object.
     Elsewhere,
 }
 
@@ -91,7 +91,7 @@ impl LaneFleet {
         }
     }
 
-    /// Opens a source's archive for a lane that may have it.
+    /// Opens the archive of a source for a lane, if an administrator granted the lane's reference to the source.
     pub(super) async fn open_lent(
         &self,
         to: &LaneHandle,

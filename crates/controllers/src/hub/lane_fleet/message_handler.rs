@@ -27,7 +27,7 @@ use crate::reconcile_loop::reconciled::Reconciled as _;
 use crate::telemetry::lane_spans::{SpanIntake, TracedAttempt};
 use crate::telemetry::metrics::Report;
 
-/// The limit of concurrent questions of one process. A process itself waits before it has half as many.
+/// The limit of open questions of one process. More are a violation: a process of Tenure keeps to half of this limit.
 const QUESTIONS: usize = 64;
 /// The limit of objects in other lanes to which one Kustomization may listen.
 const MAX_LISTENED: usize = 1000;
@@ -37,7 +37,7 @@ const MAX_LISTENED_IN_ALL: usize = 20_000;
 const ALL_OBJECTS: usize = 200_000;
 /// The limit of events per minute of one process that are written where the process may not write. Further events are dropped.
 const EVENTS: usize = 30;
-/// The size limit of the texts of such an event.
+/// The size limit of the texts of one such event, in bytes.
 const WORDS: usize = 64 << 10;
 
 /// Handles the questions and reports of one process.
@@ -66,7 +66,7 @@ impl MessageHandler {
             turnovers: ReportLimit::new(ALL_OBJECTS),
             event_history: Arc::default(),
             spans: SpanIntake::new(Instant::now()),
-            grants: lane.open_purse(),
+            grants: lane.reset_grants(),
         }
     }
 
@@ -99,9 +99,9 @@ impl MessageHandler {
                 }
                 let keys = self.read_keys(&to)?;
                 let own = self.read_key(&kind, &namespace, &name)?;
-                if self.find_own(&own).is_some() && self.listeners.record_if_allowed(&own, to.len()) {
+                if self.find_own_mirror(&own).is_some() && self.listeners.record_if_allowed(&own, to.len()) {
                     self.fleet.context.change_subscriptions.listen(&own, keys);
-                    // The object that it looked at may have changed before it listened.
+                    // The other objects may have changed before the subscription, so the listener looks at them again.
                     self.lane.wake(&own);
                 }
                 Ok(())
@@ -112,7 +112,7 @@ impl MessageHandler {
                 turnover,
             } => {
                 let own = make_key(&namespace, &name);
-                if let Some(shard) = self.find_own(&own)
+                if let Some(shard) = self.find_own_mirror(&own)
                     && self
                         .turnovers
                         .record_if_allowed(&own, turnover.gains.len().saturating_add(turnover.drops.len()))
@@ -126,7 +126,7 @@ impl MessageHandler {
                     return Err("a path that no Receiver has".to_owned());
                 }
                 let own = Key::new(Receiver::KIND, &namespace, &name);
-                if self.find_own(&own).is_some() {
+                if self.find_own_mirror(&own).is_some() {
                     self.fleet.context.receiver_endpoint.set(&own, path.as_ref());
                 }
                 Ok(())
@@ -151,7 +151,7 @@ impl MessageHandler {
         metrics.take_from_lane((&self.lane.name, &kinds), report, |attempt| {
             let entry = self.fleet.kinds.iter().find(|entry| entry.kind.name == attempt.kind)?;
             let key = Key::new(entry.kind, &attempt.namespace, &attempt.name);
-            self.find_own(&key).map(|_| key)
+            self.find_own_mirror(&key).map(|_| key)
         })
     }
 
@@ -164,7 +164,7 @@ impl MessageHandler {
         let mut intake = std::mem::replace(&mut self.spans, SpanIntake::new(Instant::now()));
         let is_own = |attempt: &TracedAttempt| {
             let key = self.read_key(&attempt.kind, &attempt.namespace, &attempt.name);
-            key.is_ok_and(|key| self.find_own(&key).is_some())
+            key.is_ok_and(|key| self.find_own_mirror(&key).is_some())
         };
         let taken = intake.pass_attempts(attempts, Instant::now(), is_own, sink);
         self.spans = intake;
@@ -189,13 +189,14 @@ impl MessageHandler {
         self.lane.outgoing.has_namespace(namespace)
     }
 
-    /// Returns the mirror of an existing object's namespace, if the lane has the namespace. A report about an object that the lane has just lost is
-    /// no violation.
-    fn find_own(&self, key: &Key) -> Option<Arc<Shard>> {
+    /// Returns the mirror of the object's namespace if the lane has the namespace and the object exists. Otherwise the report is ignored and is no
+    /// violation: the lane may have just lost the object.
+    fn find_own_mirror(&self, key: &Key) -> Option<Arc<Shard>> {
         let shard = self.fleet.find_mirror(&key.namespace)?;
         (self.has(&key.namespace) && shard.has(key)).then_some(shard)
     }
 
+    /// Starts the answer to a question of the lane. The error names the violation, if no lane would ask this.
     fn answer(&mut self, number: u64, question: Question) -> Result<(), String> {
         if self.work.len().saturating_add(self.lane.outgoing.count_answers()) >= QUESTIONS {
             return Err(format!("more than {QUESTIONS} questions at once"));

@@ -72,7 +72,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const GAPS: usize = 16;
 const LONGEST_GAP: usize = 512;
 
-/// Configuration that every lane's process gets, for any tenant.
+/// The configuration for the processes of all lanes. It depends on no tenant.
 #[derive(Debug)]
 struct ProcessConfig {
     config: Config,
@@ -90,7 +90,7 @@ struct ProcessHome {
 /// Where the processes are.
 #[derive(Debug)]
 enum ProcessLocation {
-    /// Beside this process, which starts them.
+    /// On the machine of this process, which starts the processes of lanes.
     Here(Arc<ProcessHome>),
     /// In Pods.
     Pods(PodHome),
@@ -114,7 +114,7 @@ pub(crate) trait HubOverview: HubApi {
     fn find_bookkeeper<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Client>;
 }
 
-/// The processes of lanes.
+/// The lanes that run in processes or Pods of their own, and the mirrors of the namespaces that these lanes have.
 #[derive(Debug)]
 pub(crate) struct LaneFleet {
     hub: Weak<dyn HubOverview>,
@@ -140,7 +140,7 @@ pub(crate) struct LaneFleet {
     gaps: Mutex<BTreeSet<String>>,
 }
 
-/// The seen objects of one namespace, and the lane that was notified.
+/// The objects of one namespace as watches reported them, and the lane that was notified that it has the namespace.
 #[derive(Debug)]
 struct Mirror {
     shard: Arc<Shard>,
@@ -512,7 +512,7 @@ impl LaneFleet {
         lock(&self.troubles).get(&lane.name).cloned()
     }
 
-    /// Returns all lanes, each with whether no known trouble stops its work.
+    /// Returns the names of all lanes, each with true if the lane works, and false if its process is down.
     pub(crate) fn list_lanes(&self) -> Vec<(String, bool)> {
         let names: Vec<String> = lock(&self.lanes).keys().cloned().collect();
         let troubles = lock(&self.troubles);

@@ -16,7 +16,7 @@ use crate::lane_protocol::shared_capacity::SharedCapacity;
 /// The limit of waiting and running requests to Receivers of one lane.
 const HOOKS: usize = 16;
 
-/// Waiting messages of a lane, and its namespaces.
+/// The messages that wait to be sent to a lane's process, and the namespaces of the lane.
 #[derive(Debug, Default)]
 pub(super) struct OutgoingMessages {
     state: Mutex<State>,
@@ -45,7 +45,7 @@ struct State {
     /// Callers that wait for the answer to a request to a Receiver.
     hooked: HashMap<u64, oneshot::Sender<Verdict>>,
     next_hook: u64,
-    /// Rooms of which something is wanted back.
+    /// Capacities of which the hub wants the unused part back.
     wanted_back: BTreeSet<SharedCapacity>,
     ping: Option<u64>,
     stop: bool,

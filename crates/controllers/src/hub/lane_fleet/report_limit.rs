@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::cluster_view::key::Key;
 
-/// Stored items of a process's reports, by the reported object, with a common limit.
+/// Counts the stored items of a process's reports, by the reported object, and limits their sum.
 #[derive(Debug)]
 pub(super) struct ReportLimit {
     most: usize,

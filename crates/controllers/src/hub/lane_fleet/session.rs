@@ -23,12 +23,12 @@ use crate::lane_protocol::dial_channel::DialChannel;
 use crate::lane_protocol::dial_server::{self, DialPolicy};
 use crate::lane_protocol::messages::ToLane;
 
-/// The time limit for a process to end after its line did.
+/// The time limit for a process to end after the end of its line.
 const HANGING_UP: Duration = Duration::from_secs(2);
 /// The interval between checks of a process's memory, besides the kernel's limits.
 const MEASURING: Duration = Duration::from_secs(2);
 
-/// A running process.
+/// The supervisor's handle of a lane's process: its id, and the token that ends it.
 #[derive(Debug)]
 pub(super) struct Session {
     /// The process id. Absent for a lane in a Pod that has not connected yet.
@@ -37,7 +37,7 @@ pub(super) struct Session {
     pub(super) kill: CancellationToken,
 }
 
-/// Starts a process and gives it its orders.
+/// Starts a lane's process, and a task that sends the orders and serves the process until its end.
 pub(super) async fn start(
     (fleet, home): (&Arc<LaneFleet>, &Arc<ProcessHome>),
     lane: &Arc<LaneHandle>,
@@ -123,7 +123,7 @@ async fn serve_process(
     }
 }
 
-/// Checks the memory of a process at intervals, and returns when the process has to be ended for it.
+/// Measures the memory of a process at intervals. Returns when the process uses more than the limit and has to be ended.
 async fn measure_memory(process: Option<u32>, limit: u64) -> ExitCause {
     let Some(process) = process else {
         return std::future::pending().await;

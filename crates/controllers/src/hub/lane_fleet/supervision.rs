@@ -18,7 +18,7 @@ use super::{LaneFleet, OutgoingMessages, ProcessLocation, lock};
 use crate::cluster_view::key::Key;
 use crate::lane_protocol::messages::NamespaceFacts;
 
-/// A lane that is a process.
+/// The hub's handle of a lane that runs in a process or a Pod of its own.
 #[derive(Debug)]
 pub(super) struct LaneHandle {
     pub(super) name: String,
@@ -28,9 +28,9 @@ pub(super) struct LaneHandle {
     changed: Notify,
     /// Why the process has to be ended.
     condemned: Mutex<Option<ExitCause>>,
-    /// The shared capacity of its process.
+    /// The parts of shared capacities that the lane's process has.
     grants: Mutex<Weak<GrantedCapacity>>,
-    /// The state of its Pods, if lanes run in Pods.
+    /// The state of the lane's Pods, if lanes run in Pods.
     pub(super) pod: PodState,
 }
 
@@ -85,13 +85,13 @@ impl LaneHandle {
         self.outgoing.wake(key);
     }
 
-    /// Returns the shared capacity of its process, if the process exists.
+    /// Returns the parts of shared capacities that the lane's process has, if the process exists.
     pub(super) fn grants(&self) -> Option<Arc<GrantedCapacity>> {
         lock(&self.grants).upgrade()
     }
 
-    /// Creates the empty shared capacity of a new process.
-    pub(super) fn open_purse(&self) -> Arc<GrantedCapacity> {
+    /// Returns an empty record of shared capacity for a new process of the lane.
+    pub(super) fn reset_grants(&self) -> Arc<GrantedCapacity> {
         let grants = Arc::new(GrantedCapacity::default());
         *lock(&self.grants) = Arc::downgrade(&grants);
         grants
@@ -102,14 +102,14 @@ impl LaneHandle {
         self.changed.notify_one();
     }
 
-    /// Ends its process.
+    /// Orders the supervisor to end the lane's process for this cause.
     pub(super) fn kill(&self, cause: ExitCause) {
         *lock(&self.condemned) = Some(cause);
         self.changed.notify_one();
     }
 }
 
-/// The running report, at everything that the lane reconciles, that its process is down.
+/// The task that writes into the status of each of the lane's objects that the lane's process is down.
 struct RunningReport {
     trouble: LaneProblem,
     task: JoinHandle<()>,
@@ -197,7 +197,7 @@ pub(super) async fn supervise_lane(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>)
                 record.take_event(ProcessEvent::Killed(cause), now);
             }
             ProcessAction::Retire => {
-                // Before another process can have it.
+                // The folder or the Pod must be gone before another lane of this name can begin.
                 fleet.clear_away(&lane).await;
                 if fleet.retire(&lane) {
                     break;
@@ -237,7 +237,7 @@ fn record_event(
             *session = None;
             tracing::info!(lane = lane.name, %cause, "the process of a lane ended");
         }
-        // The reporter has already ended it.
+        // The sender of this event has already ended the process.
         ProcessEvent::Killed(cause) => tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended"),
         ProcessEvent::Works => tracing::info!(lane = lane.name, "the process of a lane works"),
         ProcessEvent::Expected

@@ -9,8 +9,8 @@ use tenure_tenancy::ServiceAccount;
 
 use crate::hub::Hub;
 
-/// Returns the API server's answer to this account.
-pub(super) async fn try_it(hub: &Hub, account: &ServiceAccount, namespace: &str) -> TrialAnswer {
+/// Tries to write a Package as the account, in a dry-run. Returns the answer of the API server, or that the account may write none.
+pub(super) async fn try_package_rule(hub: &Hub, account: &ServiceAccount, namespace: &str) -> TrialAnswer {
     match try_write(hub, account, namespace).await {
         Ok(answer) => answer,
         Err(ClusterError::NoKindMatch { .. }) => TrialAnswer::WritesNone,
@@ -24,7 +24,7 @@ async fn try_write(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Resu
     let package = if may_write(&client, None).await? {
         let known = match client.list(&packages, "").await {
             Ok(known) => known,
-            // An account that may write but not list uses the name of a new Package.
+            // Without names, `choose_package` returns the name of a Package that doesn't exist. The account may create it.
             Err(ClusterError::Forbidden { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
@@ -52,12 +52,13 @@ async fn try_write(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Resu
     Ok(TrialAnswer::Answered { package, refusal })
 }
 
+/// Asks the API server whether the account may write Packages: all of them, or the one of this name.
 async fn may_write(client: &Client, name: Option<&str>) -> Result<bool, ClusterError> {
     let answer = client.create(&write_question(name), KUSTOMIZE_CONTROLLER).await?.object;
     Ok(ObjectView::new(&answer).is_true("/status/allowed"))
 }
 
-/// Returns the first existing Package, as far as the account may list, of those that it may write by name.
+/// Finds a Package that the account's roles allow it to write by name. A Package that the account may not get counts as existing.
 async fn find_named(client: &Client, packages: &Resource, namespace: &str) -> Result<Option<String>, ClusterError> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace }

@@ -45,7 +45,7 @@ impl SurfaceReconciler {
             .get(&self.key.namespace, &self.key.name)
     }
 
-    /// Returns the Secrets of approved access for its sources that name no Secret.
+    /// Returns the Secrets of approved access for the Surface's sources that name no Secret, by the name of the source.
     fn list_access(&self, surface: &Surface) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for source in &surface.spec.sources {
@@ -59,7 +59,7 @@ impl SurfaceReconciler {
         found
     }
 
-    /// Returns the objects in its namespace that have its label, as that lane's shard has them.
+    /// Returns the objects in the Surface's namespace that have the Surface's label, from the caches of the namespace's shard.
     fn list_children(&self) -> BTreeMap<ObjectId, Live> {
         let shard = self.hub.find_shard(&self.key.namespace);
         let labelled = shard.map(|shard| shard.list_labelled((SURFACE_LABEL, &self.key.name)));
@@ -78,6 +78,7 @@ impl SurfaceReconciler {
             placement: placement.clone(),
             live: BTreeMap::new(),
             lane_trouble: None,
+            // Unlike `Settings::is_guarded`, this is also true if only policies check writes.
             is_guarded: self.hub.context.settings.judges_writes(),
             ownership: None,
             keys: BTreeMap::new(),
@@ -118,7 +119,7 @@ impl Reconciler for SurfaceReconciler {
             snapshot.ownership = Some(ownership::TrialResult {
                 at: now,
                 account: account.to_string(),
-                answer: package_rule_trial::try_it(&hub, &account, &namespace).await,
+                answer: package_rule_trial::try_package_rule(&hub, &account, &namespace).await,
             });
         }
         source_keys::maintain_keys(&hub, snapshot, &namespace).await;

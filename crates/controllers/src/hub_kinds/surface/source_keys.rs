@@ -41,7 +41,7 @@ async fn execute_step(hub: &Hub, surface: &Surface, namespace: &str, step: &Step
         Ok(client) => client,
         Err(error) => return fail_work(&step.work, &Failure::from(&error)),
     };
-    let key = Key {
+    let key = SourceKeyName {
         surface,
         source: &step.source,
     };
@@ -68,9 +68,9 @@ async fn execute_step(hub: &Hub, surface: &Surface, namespace: &str, step: &Step
     }
 }
 
-/// The key for which a Secret is read.
+/// The deploy key that a Secret holds, by its Surface and the name of its source.
 #[derive(Clone, Copy)]
-struct Key<'a> {
+struct SourceKeyName<'a> {
     surface: &'a Surface,
     source: &'a str,
 }
@@ -98,7 +98,7 @@ async fn read_object(hub: &Hub, client: &Client, target: &Watched) -> Live {
     }
 }
 
-async fn read_secret(client: &Client, target: &Watched, key: Key<'_>) -> SecretFacts {
+async fn read_secret(client: &Client, target: &Watched, key: SourceKeyName<'_>) -> SecretFacts {
     let found = async {
         let resource = client.resource(&target.api_version(), &target.id.kind).await?;
         client.find(&resource, &target.id.namespace, &target.id.name).await
@@ -115,7 +115,7 @@ async fn read_secret(client: &Client, target: &Watched, key: Key<'_>) -> SecretF
 }
 
 /// Returns the public facts of a Secret.
-fn describe_secret(secret: &Value, key: Key<'_>) -> SecretFacts {
+fn describe_secret(secret: &Value, key: SourceKeyName<'_>) -> SecretFacts {
     if !is_ours(secret, key.surface) {
         return SecretFacts::Foreign;
     }
@@ -145,7 +145,12 @@ fn describe_secret(secret: &Value, key: Key<'_>) -> SecretFacts {
     }
 }
 
-async fn create_secret(client: &Client, secret: &Value, comment: &str, key: Key<'_>) -> Result<SecretFacts, Failure> {
+async fn create_secret(
+    client: &Client,
+    secret: &Value,
+    comment: &str,
+    key: SourceKeyName<'_>,
+) -> Result<SecretFacts, Failure> {
     let pair = DeployKey::generate(comment).map_err(|message| Failure {
         message,
         ..Failure::default()
@@ -160,7 +165,12 @@ async fn create_secret(client: &Client, secret: &Value, comment: &str, key: Key<
     read_answer(client, secret, made.map(|made| made.object), key)
 }
 
-async fn patch_secret(client: &Client, target: &Watched, patch: &Value, key: Key<'_>) -> Result<SecretFacts, Failure> {
+async fn patch_secret(
+    client: &Client,
+    target: &Watched,
+    patch: &Value,
+    key: SourceKeyName<'_>,
+) -> Result<SecretFacts, Failure> {
     let name = (target.id.namespace.as_str(), target.id.name.as_str());
     let patched = async {
         let resource = client.resource(&target.api_version(), &target.id.kind).await?;
@@ -178,7 +188,7 @@ fn read_answer(
     client: &Client,
     sent: &Value,
     written: Result<Value, ClusterError>,
-    key: Key<'_>,
+    key: SourceKeyName<'_>,
 ) -> Result<SecretFacts, Failure> {
     match written {
         Ok(mut written) => {

@@ -30,7 +30,7 @@ impl Reconciled for Tenant {
         reconcile::TenantReconciler::new(hub, key)
     }
 
-    /// Updates whose the namespaces are. The status counts too: a record is valid as soon as it is written.
+    /// Updates the placements of namespaces after a change of a Tenant, also of its status: the status records the Tenant's namespaces.
     fn refresh(hub: &Hub, key: &Key) {
         hub.take_tenant(&key.name);
     }

@@ -44,7 +44,7 @@ impl TenantReconciler {
         self.hub.caches.get::<Tenant>().get("", &self.key.name)
     }
 
-    /// Returns the namespaces with its label, and its possible objects in them.
+    /// Returns the namespaces and the objects that have the Tenant's label. The Tenant may have created these objects.
     fn list_labelled(&self) -> BTreeMap<ObjectId, Live> {
         let hub = &self.hub;
         let mut found = BTreeMap::new();

@@ -19,7 +19,7 @@ use crate::lane_kinds::borrowed_objects::BorrowedObjectTable;
 use crate::lane_kinds::reference_lookup::{ReferenceLookup, SourceLookup};
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
-/// Returns its sources, by alias.
+/// Returns the generator's sources, by alias.
 pub(super) fn observe_sources(
     lookup: ReferenceLookup<'_>,
     borrowed_objects: &BorrowedObjectTable,
@@ -81,14 +81,14 @@ fn find_lent(
     }
 }
 
-/// Returns those of its sources that other lanes' processes may lend.
+/// Returns the generator's sources that other lanes' processes may lend.
 pub(super) fn list_lent(lookup: ReferenceLookup<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
     let mut foreign = list_foreign(lookup, generator);
     foreign.retain(|key| key.kind != ExternalArtifact::KIND);
     foreign
 }
 
-/// Returns its sources in other namespaces, as far as it may see them: the objects to which it listens.
+/// Returns the generator's sources in other namespaces that it may see. The generator listens to them.
 pub(super) fn list_foreign(lookup: ReferenceLookup<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
     let foreign = list_visible(generator, lookup.referrer());
     foreign
@@ -119,7 +119,7 @@ pub(super) fn observe_circle(lookup: ReferenceLookup<'_>, generator: &ArtifactGe
     find_circle(generator, feeds)
 }
 
-/// Returns the objects with its label.
+/// Returns the objects with the generator's label.
 pub(super) fn list_children(shard: &Shard, generator: &ArtifactGenerator) -> BTreeMap<ObjectId, Live> {
     let Some(uid) = generator.metadata.uid.as_deref() else {
         return BTreeMap::new();
@@ -131,7 +131,7 @@ pub(super) fn list_children(shard: &Shard, generator: &ArtifactGenerator) -> BTr
     children
 }
 
-/// Returns the stored artifacts of its output, by name.
+/// Returns the stored artifacts of the generator's ExternalArtifacts, by name.
 pub(super) fn list_stored(shard: &Arc<Shard>, generator: &ArtifactGenerator) -> BTreeMap<String, StoredArtifact> {
     let (namespace, own) = (shard.namespace.as_str(), generator.metadata.name.as_deref());
     let artifacts = shard.caches.get::<ExternalArtifact>().in_namespace(namespace);

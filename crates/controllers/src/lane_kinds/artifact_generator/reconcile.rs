@@ -81,6 +81,7 @@ impl GeneratorReconciler {
         let attempt = self.snapshot.take().map(|snapshot| snapshot.attempt);
         self.snapshot.insert(Snapshot {
             generator: generator.clone(),
+            // Unlike `Settings::is_guarded`, this is also true if only policies check writes.
             is_guarded: self.shard.context.settings.judges_writes(),
             grants: self.shard.context.settings.reference_grants.clone(),
             room: self.shard.generator_reports.find_room(&self.key.name, elsewhere),
@@ -94,7 +95,7 @@ impl GeneratorReconciler {
         })
     }
 
-    /// Reports to its ExternalArtifacts what they are made of.
+    /// Stores the recipes of the plan for the generator's ExternalArtifacts, and wakes the ExternalArtifacts if the recipes changed.
     fn store_report(&self, plan: &Plan) {
         let Some(recipes) = plan.memory.recipes.clone() else {
             return;
@@ -136,7 +137,7 @@ impl GeneratorReconciler {
         Ok(())
     }
 
-    /// Finds folders, on a thread for blocking work.
+    /// Finds the folders of an artifact that match a pattern, on a thread for blocking work.
     async fn find_folders(&self, request: &FolderRequest) -> Result<MatchedFolders, String> {
         let source = &request.source;
         let SourceState::Stored { uid, artifact } = &source.state else {

@@ -34,7 +34,7 @@ impl Reconciled for Bucket {
         SourceReconciler::<Self>::new(shard, key)
     }
 
-    /// Wakes the objects in other namespaces that apply from it, because they listen to it.
+    /// Wakes the objects in other namespaces that use the Bucket: they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.notify_listeners(key);
     }

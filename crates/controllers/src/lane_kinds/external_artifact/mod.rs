@@ -39,7 +39,7 @@ impl Reconciled for ExternalArtifact {
         notifications::queue_event::<Self>(shard, metadata, event).await;
     }
 
-    /// Returns the artifacts of a changed generator. Its reports reach them another way.
+    /// Returns the ExternalArtifacts of a changed generator. They are woken separately after a report of the generator (`generator_reports`).
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         if changed.kind != ArtifactGenerator::KIND {
             return Vec::new();
@@ -61,7 +61,7 @@ impl Reconciled for ExternalArtifact {
         }
     }
 
-    /// Wakes the objects in other namespaces that use it, because they listen to it.
+    /// Wakes the objects in other namespaces that use the ExternalArtifact: they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.notify_listeners(key);
     }

@@ -7,7 +7,7 @@ use crate::artifacts::storage::make_source_key;
 use crate::lane::Shard;
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
-/// Returns the facts about them.
+/// Returns the facts about the repositories that `repository` includes.
 pub(super) fn observe_beside(shard: &Shard, repository: &GitRepository) -> Beside {
     if repository.spec.include.is_empty() {
         return Beside::default();

@@ -68,7 +68,7 @@ impl Reconciled for GitRepository {
         }
     }
 
-    /// Wakes the objects in other namespaces that apply from it, because they listen to it.
+    /// Wakes the objects in other namespaces that use the GitRepository: they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.notify_listeners(key);
     }

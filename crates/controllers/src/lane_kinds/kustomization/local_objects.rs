@@ -32,7 +32,7 @@ impl LocalObjects {
         }
     }
 
-    /// Returns the current state.
+    /// Returns the known state of the objects.
     pub(super) fn read_objects(&mut self) -> BTreeMap<ObjectId, Live> {
         self.observed.clear();
         for id in self.held.list_watched() {
@@ -58,7 +58,7 @@ impl LocalObjects {
         self.answered.insert(id, (revision, ObservedState::from_answer(answer)));
     }
 
-    /// Checks whether a change is a reason to begin an attempt.
+    /// Checks whether one of the changed objects differs from its state in the last plan, and the difference needs a new attempt.
     pub(super) fn is_another(&self, snapshot: &Snapshot, changed: &HashSet<ObjectId>) -> bool {
         changed.iter().any(|id| {
             let (Some(before), Some(now)) = (self.observed.get(id), self.held.last_reported(id)) else {

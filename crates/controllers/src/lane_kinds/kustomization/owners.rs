@@ -58,7 +58,8 @@ pub(super) async fn ask_owners(
     (owners, rivals)
 }
 
-/// Returns a Kustomization's answer to one that wants these objects; `None` unless its inventory has one of them, in the same cluster.
+/// Returns the answer of the Kustomization `name` to another one that wants these objects; `None` if its inventory has none of them, or is of another
+/// cluster.
 pub(crate) async fn answer_owner(
     shard: &Shard,
     name: &str,

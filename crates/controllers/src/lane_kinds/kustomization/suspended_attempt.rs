@@ -9,9 +9,10 @@ use tenure_planner::kustomization::Attempt;
 use super::stored_rendering::StoredRendering;
 use crate::limits::object_memory::ObjectMemory;
 
+/// The answers to the dry-runs, trials, applies or take-overs of an attempt, by object.
 type Answers = BTreeMap<ObjectId, WriteAnswer>;
 
-/// The state that a waiting attempt needs to continue.
+/// The answers and the rendered objects of a waiting attempt, as text. The attempt needs them to continue.
 #[derive(Debug)]
 pub(super) struct SuspendedAttempt {
     /// Answers to dry-runs, trials, applies and take-overs, in this order.
@@ -36,8 +37,8 @@ pub(super) fn drop_answers(attempt: &mut Attempt) {
 }
 
 impl SuspendedAttempt {
-    /// Takes the answers and the objects out of an attempt; `None` if it has none. A failure stays: it is small, and the waiting attempt needs it as
-    /// its answer.
+    /// Takes the answers and the rendered objects out of an attempt; `None` if the attempt has none. A failed rendering stays in the attempt: the failure
+    /// is small, and the waiting attempt needs it as its answer.
     pub(super) fn take_from(attempt: &mut Attempt) -> Option<Self> {
         let answers = list_parts(attempt).map(|answers| {
             let answers = std::mem::take(answers).into_iter();
@@ -68,7 +69,7 @@ impl SuspendedAttempt {
         self.rendering
     }
 
-    /// Restores them, the answers as far as memory allows.
+    /// Puts the answers and the rendered objects back into an attempt. Answers without memory for their objects become failures.
     pub(super) fn restore(self, attempt: &mut Attempt, object_memory: &ObjectMemory) {
         for (answers, texts) in list_parts(attempt).into_iter().zip(self.answers) {
             for (id, text) in texts {

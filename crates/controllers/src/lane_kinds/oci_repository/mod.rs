@@ -51,7 +51,7 @@ impl Reconciled for OciRepository {
         }
     }
 
-    /// Wakes the objects in other namespaces that apply from it, because they listen to it.
+    /// Wakes the objects in other namespaces that use the OCIRepository: they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.notify_listeners(key);
     }

@@ -42,6 +42,7 @@ pub(crate) async fn handle_delivery(shard: &Arc<Shard>, name: &str, delivery: &D
     }
 }
 
+/// Checks that the sender of a request knows the Receiver's token, and that the request is one that the Receiver accepts.
 async fn verify_delivery(
     shard: &Shard,
     lane: &Lane,
@@ -74,6 +75,7 @@ async fn verify_delivery(
         .await
 }
 
+/// Asks the objects that the Receiver selects for this request to reconcile. Returns the answer to the sender.
 async fn request_reconciliation(
     shard: &Shard,
     lane: &Lane,

@@ -17,7 +17,7 @@ pub(crate) use earlier_artifacts::adopt_earlier_artifacts;
 pub(crate) use reconcile::SourceReconciler;
 pub(crate) use source_kinds::find_source_kind;
 
-/// A kind of sources that is reconciled here.
+/// A kind of sources that lanes reconcile: adds the fetch to the code that all kinds of sources share.
 pub(crate) trait Fetching:
     Reconciled<Home = Shard> + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync, Beside: Send + Sync>
 {
@@ -26,7 +26,7 @@ pub(crate) trait Fetching:
         Self::Beside::default()
     }
 
-    /// Fetches as a plan requests. A failure is part of the answer: it becomes a status.
+    /// Executes the fetch that a plan requests. A failure is an answer too: the next plan writes it into the status.
     fn perform_fetch(
         shard: &Shard,
         of: (&SourceKey, &Lane),

@@ -23,6 +23,7 @@ pub(super) struct Durations {
     others: BTreeMap<&'static str, Histogram>,
 }
 
+/// The series of one object, and the tenant's share to which it counts.
 #[derive(Debug)]
 struct NamedSeries {
     owner: String,

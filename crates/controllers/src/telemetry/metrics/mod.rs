@@ -23,13 +23,13 @@ use crate::cluster_view::key::Key;
 use durations::Durations;
 pub(crate) use report::{Attempt, Report};
 use report::{Gauges, Outbox};
-pub(crate) use state::{Described, Seen, StateView};
+pub(crate) use state::{Described, ObjectSample, StateView};
 pub(crate) use work::Outcome;
 use work::WorkTable;
 
-/// Knows the state of access to Git hosts.
+/// The source of the metrics about access to Git hosts. The access hub implements it.
 pub(crate) trait AccessView: std::fmt::Debug + Send + Sync {
-    /// Writes its metric families.
+    /// Writes the metric families about access, in the text form of Prometheus.
     fn write(&self, out: &mut String);
 }
 
@@ -91,10 +91,10 @@ impl Metrics {
         *lock(&self.0.outbox) = Some(Outbox::default());
     }
 
-    /// Counts an object as waiting for capacity in its lane, until the returned value is dropped or begins.
-    pub(crate) fn wait(&self, key: &Key) -> Waiting {
+    /// Counts an object as waiting for capacity in its lane, until the returned value is dropped or [`WaitingGuard::start_work`] is called.
+    pub(crate) fn wait(&self, key: &Key) -> WaitingGuard {
         lock(&self.0.work).kind_metrics(key.kind.name).waiting += 1;
-        Waiting {
+        WaitingGuard {
             metrics: self.clone(),
             kind: key.kind.name,
             since: Instant::now(),
@@ -168,20 +168,20 @@ impl Metrics {
     }
 }
 
-/// An object that waits for capacity.
+/// Counts an object as waiting for capacity, until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingGuard {
     metrics: Metrics,
     kind: &'static str,
     since: Instant,
 }
 
-impl Waiting {
+impl WaitingGuard {
     /// Counts the object as running, until the returned value is dropped.
-    pub(crate) fn start_work(self) -> Working {
+    pub(crate) fn start_work(self) -> WorkingGuard {
         let (waited, now) = (self.since.elapsed(), Instant::now());
         let number = lock(&self.metrics.0.work).add_running(self.kind, now);
-        Working {
+        WorkingGuard {
             metrics: self.metrics.clone(),
             kind: self.kind,
             number,
@@ -191,15 +191,15 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingGuard {
     fn drop(&mut self) {
         lock(&self.metrics.0.work).kind_metrics(self.kind).waiting -= 1;
     }
 }
 
-/// An object that has capacity and works.
+/// Counts an object as running, and measures for how long, until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Working {
+pub(crate) struct WorkingGuard {
     metrics: Metrics,
     kind: &'static str,
     number: u64,
@@ -207,7 +207,7 @@ pub(crate) struct Working {
     since: Instant,
 }
 
-impl Drop for Working {
+impl Drop for WorkingGuard {
     fn drop(&mut self) {
         let worked = self.since.elapsed();
         let mut work = lock(&self.metrics.0.work);

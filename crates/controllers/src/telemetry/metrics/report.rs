@@ -14,7 +14,7 @@ const MOST: usize = 2_000;
 /// The limit of kinds, and of sorts of requests, in one report.
 const SORTS: usize = 256;
 
-/// The report of a lane's process.
+/// The metrics of a lane's process since its previous report.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
@@ -27,7 +27,7 @@ pub(crate) struct Report {
     pub(super) requests: Vec<(String, u16, u64)>,
 }
 
-/// An attempt that is over.
+/// The duration and the outcome of one ended attempt of an object.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Attempt {
@@ -44,7 +44,7 @@ impl Attempt {
     }
 }
 
-/// How long an object waited for capacity, and then had it.
+/// How long one object waited for capacity in its lane, and how long it then had the capacity.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Turn {
@@ -112,7 +112,7 @@ impl Report {
     }
 }
 
-/// Metrics that wait to be sent.
+/// The metrics of a lane's process that wait to be sent to the hub.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     attempts: Vec<Attempt>,

@@ -8,27 +8,27 @@ use tenure_exposition::{FamilyKind, Labels, begin_family, write_family, write_se
 use super::share::decide_share;
 use crate::cluster_view::key::Kind;
 
-/// Facts about one object, besides its name.
+/// Facts about one object that only its own kind knows how to find.
 #[derive(Debug, Default)]
 pub(crate) struct Described {
     pub(crate) revision: String,
-    /// A label that only its kind has, as in Flux's configuration of kube-state-metrics.
+    /// A label that only this kind of objects has, as in Flux's configuration of kube-state-metrics.
     pub(crate) more: Option<(&'static str, String)>,
 }
 
-/// One object in the metrics.
-pub(crate) struct Seen<'a> {
+/// The facts about one object for the metrics, as a visit of all objects shows them.
+pub(crate) struct ObjectSample<'a> {
     pub(crate) kind: &'static Kind,
     pub(crate) namespace: &'a str,
     pub(crate) name: &'a str,
-    /// The status of its condition Ready.
+    /// The status of the object's condition Ready.
     pub(crate) ready: &'static str,
     pub(crate) is_suspended: bool,
     /// Returns the other facts, which cost more to compute.
     pub(crate) describe: &'a dyn Fn() -> Described,
 }
 
-/// Knows the state of the objects.
+/// The source of the metrics about objects and lanes. The hub implements it.
 pub(crate) trait StateView: Send + Sync + std::fmt::Debug {
     /// Returns the share to which a namespace's objects count. A tenant has one share, and so has each namespace without a tenant.
     fn find_owner(&self, namespace: &str) -> String;
@@ -37,7 +37,7 @@ pub(crate) trait StateView: Send + Sync + std::fmt::Debug {
     fn find_lane(&self, namespace: &str) -> String;
 
     /// Visits every object. Objects of one namespace and kind come in the order of their names.
-    fn visit(&self, visit: &mut dyn FnMut(Seen<'_>));
+    fn visit(&self, visit: &mut dyn FnMut(ObjectSample<'_>));
 
     /// Lists the lanes with processes, and whether each works; empty if lanes are tasks.
     fn list_processes(&self) -> Vec<(String, bool)>;
@@ -105,7 +105,7 @@ pub(super) fn write(out: &mut String, view: &dyn StateView) {
 }
 
 /// Returns the labels of kube-state-metrics with the configuration that Flux publishes.
-fn make_labels(seen: &Seen<'_>) -> Labels {
+fn make_labels(seen: &ObjectSample<'_>) -> Labels {
     let described = (seen.describe)();
     let (group, version) = seen.kind.api_version.split_once('/').unwrap_or_default();
     let labels = Labels::of(&[
@@ -145,9 +145,9 @@ mod tests {
             format!("tenant/{namespace}")
         }
 
-        fn visit(&self, visit: &mut dyn FnMut(Seen<'_>)) {
+        fn visit(&self, visit: &mut dyn FnMut(ObjectSample<'_>)) {
             let mut show = |namespace: &str, name: &str, ready, revision: &str| {
-                visit(Seen {
+                visit(ObjectSample {
                     kind: Kustomization::KIND,
                     namespace,
                     name,

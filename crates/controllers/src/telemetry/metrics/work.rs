@@ -44,7 +44,7 @@ impl Outcome {
     }
 }
 
-/// Running work of one kind, and its results.
+/// The metrics of one kind: waiting objects, times of waiting and working, and outcomes of attempts.
 #[derive(Debug)]
 pub(super) struct KindMetrics {
     pub(super) waiting: i64,
@@ -80,7 +80,7 @@ impl KindMetrics {
     }
 }
 
-/// Running work of all kinds.
+/// The metrics of all kinds, and the objects that have capacity now.
 #[derive(Debug, Default)]
 pub(super) struct WorkTable {
     pub(super) kinds: BTreeMap<&'static str, KindMetrics>,

@@ -10,7 +10,7 @@ use tenure_api::text::count_of;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::Resource;
 use tenure_cluster::discovery::{Discovery, Sought};
-use tenure_controllers::RebuiltObject;
+use tenure_controllers::RebuiltObjects;
 use tenure_inspection::ownership::writers::Address;
 use tenure_inspection::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
 
@@ -32,7 +32,7 @@ pub(super) struct ObjectReads {
     owners: BTreeMap<ObjectId, KustomizationName>,
     kustomizations: BTreeMap<KustomizationName, Kustomization>,
     inventories: BTreeMap<ObjectId, BTreeSet<KustomizationName>>,
-    built: BTreeMap<KustomizationName, RebuiltObject>,
+    built: BTreeMap<KustomizationName, RebuiltObjects>,
     notes: BTreeSet<String>,
     /// The kinds that the user may not list.
     forbidden: BTreeSet<String>,

@@ -25,6 +25,7 @@ impl KustomizationReconciler {
         Renderer::are_same(&shard.artifacts, (&source, artifact_digest), seen, &lane.limits).await
     }
 
+    /// Puts the requested rendering into the attempt: the stored one if it has the same files and inputs, or else a new one.
     pub(super) async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
         // The previous rendering frees its memory first, whether it is reused or not.
         let mut known = self.rendered.take().filter(|rendered| rendered.is_like(request));
@@ -68,7 +69,7 @@ impl KustomizationReconciler {
         snapshot.take_rendered(rendered, Timestamp::now());
     }
 
-    /// Keeps the rendering while no attempt works, if memory is available. Otherwise it is rendered again.
+    /// Keeps the rendering while no attempt works, if memory is available. Otherwise the next attempt renders again.
     pub(super) fn keep_rendered(&mut self, next: &Next, lane: &Lane) {
         let Some(snapshot) = &mut self.snapshot else { return };
         if matches!(next, Next::Done(_)) {

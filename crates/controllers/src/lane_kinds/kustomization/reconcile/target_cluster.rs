@@ -31,6 +31,7 @@ impl KustomizationReconciler {
         Some((pool, client))
     }
 
+    /// Returns the client of an account, and stores in the snapshot whether the account has a token.
     async fn act(&mut self, pool: &ClientPool, account: &ServiceAccount, lane: &Lane) -> Option<Client> {
         let facts = match pool.for_account(account, &lane.access()).await {
             Ok(client) => {
@@ -124,6 +125,7 @@ impl KustomizationReconciler {
         Ok(is_first)
     }
 
+    /// Sets the cluster to apply to (`None` for this cluster), and stops all watches of the previous one.
     pub(super) fn go_to(&mut self, cluster: Option<Arc<RemoteCluster>>) {
         let live = cluster.as_ref().map_or(&self.shard.live, |cluster| &cluster.live);
         self.held = WatchedObjects::new(Arc::clone(live), self.key.clone());
