@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::condition::{self, ConditionStatus, POLICIES_IN_FORCE};
 use tenure_api::enforcement::{ENFORCEMENT, EnforcementStatus};
-use tenure_planner::enforcement::{Part, PartState, update_status};
+use tenure_planner::enforcement::{EnforcedPart, PartState, update_status};
 use tenure_tenancy::Settings;
 
 use crate::{Client, ClusterError};
@@ -42,7 +42,7 @@ pub async fn read_policies_in_force(client: &Client) -> Result<bool, ClusterErro
 pub async fn report_enforcement(
     client: &Client,
     manager: &str,
-    (part, state): (Part, &PartState),
+    (part, state): (EnforcedPart, &PartState),
     settings: &Settings,
 ) -> Result<(), ClusterError> {
     let resource = client.resource(API_VERSION, KIND).await?;

@@ -38,14 +38,14 @@ fn is_kept_back(kind: &str, why: &str) -> bool {
 /// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Something happened.
+    /// Information: the event reports no problem.
     Info,
-    /// Something is wrong.
+    /// The event reports a problem.
     Error,
 }
 
 impl Severity {
-    /// Reads the word of a spec.
+    /// Reads `spec.eventSeverity` of an Alert.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         match text {
@@ -55,7 +55,7 @@ impl Severity {
         }
     }
 
-    /// Returns the word.
+    /// Returns the word as in `spec.eventSeverity`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ pub struct InvolvedObject {
     pub name: String,
     /// Uid.
     pub uid: String,
-    /// The version that it had.
+    /// The resourceVersion of the object at the time of the event.
     pub resource_version: String,
 }
 
@@ -101,20 +101,20 @@ impl InvolvedObject {
     }
 }
 
-/// An event for Alerts.
+/// An event about a Flux object, in the form that Alerts select and Providers send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertEvent {
-    /// The object.
+    /// The object that the event is about.
     pub object: InvolvedObject,
     /// The object's labels.
     pub labels: BTreeMap<String, String>,
     /// The severity.
     pub severity: Severity,
-    /// The time.
+    /// The time of the event.
     pub at: Timestamp,
-    /// For people.
+    /// The message for users.
     pub message: String,
-    /// A word in CamelCase.
+    /// The reason, a word in CamelCase.
     pub reason: String,
     /// The metadata of the event, with the prefixes of the object's group and of events.
     pub metadata: BTreeMap<String, String>,
@@ -123,7 +123,8 @@ pub struct AlertEvent {
 }
 
 impl AlertEvent {
-    /// Makes the notification of an event about an object. The result is empty if the event is not reported: its kind is another, or its reporter is.
+    /// Converts an event of a plan about an object. Returns nothing for an event that no Alert gets: about a kind outside [`REPORTED_KINDS`], about another object
+    /// than the plan's, or without news.
     #[must_use]
     pub fn new(
         (api_version, kind, reporter): (&str, &str, &str),
@@ -138,7 +139,7 @@ impl AlertEvent {
         }
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let severity = match event.kind {
-            // As in Flux: it waits, and nothing is wrong with it.
+            // As in Flux: an object that waits for its dependencies has no problem of its own.
             EventKind::Warning if event.reason == reason::DEPENDENCY_NOT_READY => Severity::Info,
             EventKind::Normal => Severity::Info,
             EventKind::Warning => Severity::Error,
@@ -167,18 +168,18 @@ impl AlertEvent {
         })
     }
 
-    /// Finds a value in the metadata of the object's controller.
-    pub(crate) fn find_own(&self, key: &str) -> Option<&str> {
+    /// Finds the value of a metadata key with the prefix of the object's API group.
+    pub(crate) fn find_group_value(&self, key: &str) -> Option<&str> {
         let found = self.metadata.get(&format!("{}/{key}", self.object.group()));
         found.map(String::as_str)
     }
 
-    /// Checks whether the event gives a commit's status (Flux's).
+    /// Checks whether the event only updates the status of a commit at a Git host (Flux's `commit_status`).
     pub(crate) fn is_commit_status(&self) -> bool {
-        self.find_own(COMMIT_STATUS) == Some(UPDATE)
+        self.find_group_value(COMMIT_STATUS) == Some(UPDATE)
     }
 
-    /// Writes the key by which a recent event is recognised (Flux's).
+    /// Writes the key by which [`RecentEvents`](crate::alert::RecentEvents) recognises a duplicate (Flux's).
     pub(crate) fn write_key(&self) -> String {
         let object = &self.object;
         let mut key = format!(
@@ -186,7 +187,7 @@ impl AlertEvent {
             object.name, object.namespace, object.kind, self.message
         );
         for part in ["originRevision", "revision"] {
-            if let Some(value) = self.find_own(part) {
+            if let Some(value) = self.find_group_value(part) {
                 key.push_str(&format!("/{part}={value}"));
             }
         }
@@ -221,7 +222,7 @@ impl AlertEvent {
     }
 }
 
-/// Lists an event's metadata, up to the bound: first the controller's, then those that the object's annotations request.
+/// Lists an event's metadata, up to the bound: first the metadata of the plan's event, then the metadata from the object's annotations.
 fn list_metadata(group: &str, metadata: &ObjectMeta, event: &Event) -> BTreeMap<String, String> {
     let own_prefix = format!("{group}/");
     let is_own = |key: &str| {

@@ -10,7 +10,7 @@ use crate::plan::KindReference;
 
 pub use crate::refusal::{Cause, CauseKind, Failure, Reason};
 
-/// An object as read from the cluster.
+/// The result of a read of an object: the object, its absence, or the failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Live {
@@ -74,7 +74,7 @@ pub enum DeleteAnswer {
 }
 
 impl DeleteAnswer {
-    /// Puts an answer among those of an attempt; how often an object had changed is counted.
+    /// Stores the answer to a delete. For [`DeleteAnswer::Changed`], adds the number of earlier such answers about the object.
     pub fn insert_counted(answers: &mut BTreeMap<ObjectId, Self>, id: ObjectId, mut answer: Self) {
         if let (Self::Changed { times, .. }, Some(Self::Changed { times: before, .. })) =
             (&mut answer, answers.get(&id))
@@ -84,7 +84,7 @@ impl DeleteAnswer {
         answers.insert(id, answer);
     }
 
-    /// Notes that an object was read, after it may have been found changed.
+    /// Sets `looked_again` after a read of the object, if the last answer about it is [`DeleteAnswer::Changed`].
     pub fn look_again(answers: &mut BTreeMap<ObjectId, Self>, id: &ObjectId) {
         if let Some(Self::Changed { looked_again, .. }) = answers.get_mut(id) {
             *looked_again = true;
@@ -92,7 +92,7 @@ impl DeleteAnswer {
     }
 }
 
-/// The answer to one step that is a request to the cluster.
+/// The answer to a [`Request`](crate::Request) of a plan, one variant for each kind of request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// To [`Request::ResolveKinds`](crate::Request::ResolveKinds), for each kind.
@@ -129,10 +129,10 @@ pub enum ClaimsAnswer {
     Found {
         /// The owners that they name, each once.
         owners: Vec<ClaimOwner>,
-        /// Whether there are more than were taken.
+        /// True if the namespace has more owners than the bound allows to list.
         more: bool,
     },
-    /// They could not be listed.
+    /// The claims could not be listed.
     Failed(Failure),
 }
 
@@ -150,17 +150,17 @@ pub struct ClaimOwner {
     pub uid: String,
 }
 
-/// The state of an object that an answer implies. It counts until a watch reports a newer state.
+/// The state of an object that an answer to a request shows. It is used until a watch reports a newer state.
 pub type ImpliedState = Option<(ObjectId, Live)>;
 
-/// Whether the cluster serves a kind.
+/// The answer of API discovery about one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum KindAnswer {
-    /// The cluster serves the kind.
+    /// The cluster serves the kind, with this scope.
     Served(tenure_tenancy::write_scope::Scope),
     /// The cluster doesn't serve the kind, by a complete and fresh discovery.
     Unknown,
-    /// Discovery could not tell.
+    /// Discovery failed, so it is unknown whether the cluster serves the kind.
     Failed(Failure),
 }

@@ -1,7 +1,7 @@
-//! The end of the Tenants that an attestation made, whatever became of its process.
+//! Removes Tenants that an attestation (`tenure attest`) made, after their time is over, even if its process was killed.
 //!
 //! Three signs together mark such a Tenant: the beginning of its name, a label and an annotation. No tenant can write one of them, because a Tenant is a cluster-wide
-//! object. Any other Tenant is never ended, and neither is one whose end can't be read.
+//! object. A Tenant without all three signs is never removed, and neither is a Tenant whose end can't be parsed.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::plan::{Apply, Delete, Propagation, Request, Watched};
 const MANAGER: &str = "tenure-attest";
 const GROUP: &str = "capsule.clastix.io";
 
-/// Finds the end of a Tenant; nothing for one that no attestation made.
+/// Returns the time after which a Tenant is removed. Returns nothing for a Tenant that no attestation made.
 #[must_use]
 pub fn find_end(metadata: &ObjectMeta) -> Option<Timestamp> {
     let name = metadata.name.as_deref()?.strip_prefix(ATTEST_PREFIX)?;
@@ -24,7 +24,7 @@ pub fn find_end(metadata: &ObjectMeta) -> Option<Timestamp> {
     (is_labelled && !name.is_empty()).then(|| end.parse().ok())?
 }
 
-/// Returns the request that ends a Tenant after its time. A Tenant with protection against deletion loses this protection first.
+/// Returns the request that deletes a Tenant whose time is over. For a Tenant with `preventDeletion`, the first request unsets this field.
 #[must_use]
 pub fn end_tenant(tenant: &Tenant) -> Request {
     let metadata = &tenant.metadata;

@@ -11,22 +11,22 @@ pub use tenure_remote_requests::bucket::FetchRequest;
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
 use crate::source::{
-    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, implement_source_parts, implement_source_status,
-    name_secrets,
+    self, FetchStep, RequestBasis, Source, SourceReference, SourceRefusal, implement_source_parts,
+    implement_source_status, name_secrets,
 };
 use tenure_remote_requests::artifact::StoredArtifact;
 
 /// The most bytes of a prefix, and of an endpoint, as S3 and DNS allow them.
 const LONGEST_PREFIX: usize = 1024;
 const LONGEST_ENDPOINT: usize = 260;
-/// Bytes of a region's name.
+/// The most bytes of a region's name.
 const LONGEST_REGION: usize = 64;
 
 /// A plan for a Bucket.
 pub type Plan = source::Plan<Bucket>;
-/// The known facts when a plan is made.
+/// The input of a plan for a Bucket.
 pub type Snapshot = source::Snapshot<Bucket>;
-/// Something to do for one.
+/// A step of a plan for a Bucket: the fetch of its objects.
 pub type Step = source::Step<FetchRequest>;
 
 impl FetchStep for FetchRequest {
@@ -47,7 +47,7 @@ implement_source_status!(BucketStatus);
 impl Source for Bucket {
     type Status = BucketStatus;
     type Request = FetchRequest;
-    type Beside = ();
+    type RelatedObjects = ();
 
     const NAME: &'static str = "Bucket";
 
@@ -56,7 +56,7 @@ impl Source for Bucket {
     fn list_unimplemented(&self) -> Vec<&'static str> {
         let spec = &self.spec;
         let mut fields = match spec.provider.as_deref() {
-            // An S3 store with keys of its own is like any other store.
+            // With access keys in a Secret, AWS S3 is used like any other S3 store.
             None | Some("generic") => Vec::new(),
             Some("aws") if spec.secret_ref.is_some() => Vec::new(),
             Some("aws") => vec!["spec.provider: aws without spec.secretRef"],
@@ -72,19 +72,19 @@ impl Source for Bucket {
         fields
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), SourceRefusal> {
         let spec = &self.spec;
         check_endpoint(&spec.endpoint)?;
         check_bucket(&spec.bucket_name)?;
         let region = spec.region.as_deref().unwrap_or_default();
         if region.len() > LONGEST_REGION || !region.bytes().all(is_part_of_region) {
-            return Err(Refusal::invalid(
+            return Err(SourceRefusal::invalid(
                 "spec.region must be letters, digits, - and _, such as eu-west-1",
             ));
         }
         let prefix = spec.prefix.as_deref().unwrap_or_default();
         if prefix.len() > LONGEST_PREFIX || prefix.chars().any(char::is_control) {
-            return Err(Refusal::invalid(
+            return Err(SourceRefusal::invalid(
                 "spec.prefix must be at most 1024 bytes, without control characters",
             ));
         }
@@ -133,8 +133,8 @@ impl Source for Bucket {
 }
 
 /// Checks Flux's form of an endpoint: a host, perhaps a port, nothing else. The error doesn't repeat the value, since it may hold a password.
-fn check_endpoint(endpoint: &str) -> Result<(), Refusal> {
-    let refuse = |problem: &str| Err(Refusal::invalid_url(format!("spec.endpoint {problem}")));
+fn check_endpoint(endpoint: &str) -> Result<(), SourceRefusal> {
+    let refuse = |problem: &str| Err(SourceRefusal::invalid_url(format!("spec.endpoint {problem}")));
     if endpoint.contains("://") {
         return refuse("must be host or host:port, without a scheme: spec.insecure says whether it is http or https");
     }
@@ -145,8 +145,8 @@ fn check_endpoint(endpoint: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks the form that S3 and Flux's client accept: so a name can't lead to another path.
-fn check_bucket(name: &str) -> Result<(), Refusal> {
+/// Checks a bucket's name by the rules of S3 and of Flux's client, so that a name can't change the request's path.
+fn check_bucket(name: &str) -> Result<(), SourceRefusal> {
     let part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = name.as_bytes();
@@ -156,7 +156,7 @@ fn check_bucket(name: &str) -> Result<(), Refusal> {
         || !edge(bytes.last())
         || name.contains("..")
     {
-        return Err(Refusal::invalid(
+        return Err(SourceRefusal::invalid(
             "spec.bucketName must be 3 to 63 letters, digits, dots, dashes and underscores, and begin and end with a letter or digit",
         ));
     }

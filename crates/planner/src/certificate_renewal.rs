@@ -15,30 +15,30 @@ const AUTHORITY_LEFT: i64 = 200 * DAY;
 /// The validity of a certificate, and the remaining validity at the time of its successor.
 const SERVING: i64 = 90 * DAY;
 const SERVING_LEFT: i64 = 30 * DAY;
-/// The time before its creation from which each is valid.
+/// The time before its creation from which an authority or a certificate is valid, for clocks that are behind.
 const BACKDATED: i64 = 2 * DAY;
-/// The time for others to learn of a new object: for the API server of an authority, for another process of a certificate.
+/// The time until others know a new object: until API servers trust a new authority, and until other processes show a new certificate.
 const OVERLAP: i64 = 10 * MINUTE;
-/// The longest time between two looks.
+/// The longest time between two plans.
 const LOOK: i64 = MINUTE;
 
-/// The time for which a certificate is valid.
+/// The validity period of a certificate or of an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// Not before that.
+    /// The start of the period (`notBefore`).
     pub from: Timestamp,
-    /// Not after that.
+    /// The end of the period (`notAfter`).
     pub until: Timestamp,
 }
 
 impl Validity {
-    /// Returns the validity of an authority that is made now.
+    /// Returns the validity of an authority that is created now.
     #[must_use]
     pub fn of_authority(now: Timestamp) -> Self {
         Self::of_seconds(now, AUTHORITY)
     }
 
-    /// Returns the validity of a certificate that is made now.
+    /// Returns the validity of a serving certificate that is created now.
     #[must_use]
     pub fn of_serving(now: Timestamp) -> Self {
         Self::of_seconds(now, SERVING)
@@ -55,7 +55,7 @@ impl Validity {
         self.from <= now && now <= self.until
     }
 
-    /// Returns the time of creation.
+    /// Returns the time at which the certificate was created.
     fn find_start(self) -> Timestamp {
         add_seconds(self.from, BACKDATED)
     }
@@ -71,25 +71,25 @@ fn add_seconds(moment: Timestamp, seconds: i64) -> Timestamp {
         .unwrap_or(if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX })
 }
 
-/// The certificate that is kept.
+/// The stored serving certificate of the admission webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Serving {
-    /// The index of the authority that has signed the certificate; unset if that authority is not kept any more.
+pub struct ServingCertificate {
+    /// The index in [`Snapshot::authorities`] of the authority that signed the certificate. Unset if that authority is no longer stored.
     pub authority: Option<usize>,
     /// The validity of the certificate.
     pub validity: Validity,
-    /// Whether it is for the names that the webhook is called by.
+    /// Whether the certificate has all DNS names by which API servers call the webhook.
     pub is_for_names: bool,
 }
 
-/// The observed facts.
+/// The input of a plan: the stored certificates, and the trust in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The authorities that are kept, the oldest first; the key of the last one alone is kept.
+    /// The stored authorities, the oldest first. Only the key of the newest authority is stored.
     pub authorities: Vec<Validity>,
-    /// The certificate.
-    pub serving: Option<Serving>,
-    /// Whether all configurations trust all of these authorities.
+    /// The stored serving certificate, if there is one.
+    pub serving: Option<ServingCertificate>,
+    /// Whether all webhook configurations trust all of these authorities.
     pub is_published: bool,
 }
 
@@ -98,25 +98,25 @@ pub struct Snapshot {
 pub enum Step {
     /// No step.
     Rest,
-    /// Make another authority, which is trusted besides the others; also make its certificate at once, if the field says so.
+    /// Create an authority, which is trusted besides the others.
     MakeAuthority {
-        /// Whether no other usable certificate exists.
+        /// Whether to create the new authority's certificate at once, because no usable certificate exists.
         and_certificate: bool,
     },
-    /// A certificate of the newest authority.
+    /// Create a serving certificate, signed by the newest authority.
     MakeCertificate,
     /// Remove this many of the oldest authorities from the trusted ones.
     Forget(usize),
 }
 
-/// The next step, the problem, and the next time.
+/// The next step for the stored certificates, and the time of the next plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The next step.
     pub step: Step,
-    /// The problem with the stored certificates, for people.
+    /// The problem with the stored certificates, as a message for users.
     pub problem: Option<String>,
-    /// The time of the next look.
+    /// The time of the next plan.
     pub again: Timestamp,
 }
 
@@ -144,7 +144,7 @@ fn choose_step(snapshot: &Snapshot, now: Timestamp) -> Step {
         };
     };
     let Some(serving) = usable else {
-        // No certificate could be shown, so there is no reason to wait.
+        // No usable certificate exists, so a new one is created without a wait for trust.
         return Step::MakeCertificate;
     };
     if !newest.has_left(now, AUTHORITY_LEFT) {

@@ -9,12 +9,12 @@ use crate::kubeconfig::{LONGEST, read_address, read_yaml};
 use crate::object::Object;
 use crate::target::TargetAddress;
 
-/// The one supported provider.
+/// The only supported value of the key `provider`.
 const GENERIC: &str = "generic";
 /// Flux's other providers.
 const OF_CLOUDS: [&str; 3] = ["aws", "azure", "gcp"];
 
-/// The content of the ConfigMap.
+/// The content of a ConfigMap that describes another cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
     /// The address of the API server.

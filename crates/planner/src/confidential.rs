@@ -16,7 +16,7 @@ use crate::immutable;
 /// The text that replaces the API server's words.
 const NOT_REPEATED: &str = "the API server's message is not repeated, since it can quote the object's content";
 
-/// The most problems that are named.
+/// The most causes in a rebuilt message.
 const NAMED: usize = 10;
 
 /// Checks whether an object of this id is a Secret.
@@ -53,7 +53,7 @@ pub fn rebuild_failure(failure: Failure, request: Request<'_>) -> Failure {
         .collect();
     let message = write_message(&failure, &causes, request);
     Failure {
-        // A word that isn't known could be anything.
+        // An unknown reason or cause type could be any text of a webhook, also a quoted value.
         reason: match failure.reason {
             Reason::Other(_) => Reason::Unknown,
             known => known,
@@ -64,7 +64,7 @@ pub fn rebuild_failure(failure: Failure, request: Request<'_>) -> Failure {
     }
 }
 
-/// Checks whether the message was made here, before or instead of an answer.
+/// Checks whether Tenure itself wrote the failure's message, so that it quotes no object.
 fn is_ours(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -138,7 +138,8 @@ fn write_message(failure: &Failure, causes: &[Cause], request: Request<'_>) -> S
     text
 }
 
-/// Writes the authorizer's words again. The words of the answer are only compared with them, so that a webhook's words can't be among them.
+/// Rebuilds the authorizer's message about a missing right from the request. Returns it only for a Secret, and only if the answer's message begins with it. So the
+/// result never contains a webhook's words.
 fn describe_missing_right(failure: &Failure, request: Request<'_>) -> Option<String> {
     let id = request.id;
     let account = request.identity.service_account()?;
@@ -213,7 +214,7 @@ fn find_known_path(object: &Value, field: &str) -> String {
     path
 }
 
-/// Finds the faults of a Secret or a ConfigMap that its own form shows.
+/// Lists the mistakes in a Secret or a ConfigMap that its fields show, such as values that are not base64. Names only fields and keys.
 fn list_faults(secret: &Value, is_secret: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let mut expect = |path: String, value: &Value, wanted: &str| {

@@ -1,5 +1,5 @@
-//! The dependents of a Surface or a Tenant: the objects to read, write and delete so that exactly the wanted ones exist. The controller itself writes them, the object
-//! that wants them owns them, and they are collected with it.
+//! The dependents of an owner, such as a Surface or a Tenant: the objects that the owner generates. This module plans the reads, writes and deletions after which
+//! exactly the wanted dependents exist. The garbage collector deletes them with their owner.
 //!
 //! An object that merely has the right name or label stays untouched: an ownerReference with the owner's uid names the owner.
 
@@ -52,7 +52,7 @@ pub struct Memory {
     /// The time since which a recorded namespace doesn't name its Tenant, by its uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unnamed: BTreeMap<String, Timestamp>,
-    /// A Tenant's new namespaces, where policies are the only admission.
+    /// The times of a Tenant's new namespaces, for the rate limit where policies are the only admission.
     #[serde(skip_serializing_if = "is_default")]
     pub burst: NamespaceBurst,
 }
@@ -90,7 +90,7 @@ pub struct ObservedUse {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FailedWrite {
-    /// Generation of the owner, its requested reconciliation, and the content to write. Once one of them changes, the write is tried at once.
+    /// The generation of the owner, its `requestedAt`, and the content to write. After a change of this text, the write is tried at once.
     pub asked: String,
     /// The attempt that failed.
     pub attempt: Timestamp,
@@ -202,7 +202,7 @@ impl Attempt {
     }
 }
 
-/// An object that should exist.
+/// A dependent that should exist, with its wanted content.
 pub(crate) struct Wanted {
     pub(crate) id: ObjectId,
     pub(crate) version: &'static str,
@@ -233,17 +233,17 @@ impl Wanted {
     }
 }
 
-/// The verdict about a live object with the name of a wanted one.
+/// The comparison of a live object with the wanted object of the same name.
 pub(crate) enum Verdict {
     /// The object is as wanted.
     AsWanted,
     /// The object must be written.
     Differs,
-    /// The object can't be made as wanted: the reason, and the way out.
+    /// The object belongs to another writer and is left unchanged: the reason, and the remedy.
     Foreign(&'static str),
 }
 
-/// The known facts about an owner's dependents.
+/// The input and the memory for planning the dependents of one owner.
 pub(crate) struct Dependents<'a> {
     /// Kind of the owner, `Surface`.
     pub(crate) owner: &'static str,
@@ -282,14 +282,14 @@ impl Dependents<'_> {
         }
     }
 
-    /// Writes the input of a request about an object.
+    /// Writes the input of a request: the owner's generation, its `requestedAt`, and the content. A failed request waits only while its input is unchanged.
     fn describe_request(&self, what: &str) -> String {
         let generation = self.attempt.generation.unwrap_or_default();
         let requested_at = self.attempt.requested_at.as_deref().unwrap_or_default();
         format!("{generation} {requested_at} {what}")
     }
 
-    /// Returns the failure whose pause is not over.
+    /// Returns the last failure of this request about the object, if its pause is not over.
     fn find_pending_failure(&self, id: &ObjectId, asked: &str) -> Option<&Failure> {
         let refused = self.memory.refused.get(id)?;
         (refused.asked == asked && self.now < refused.until).then_some(&refused.failure)
@@ -431,7 +431,7 @@ impl Memory {
             .retain(|_, refused| now < add_duration(refused.until, PAUSES.1.saturating_mul(2)));
     }
 
-    /// Returns the earliest time of a next try.
+    /// Returns the earliest time at which a failed write is tried again.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.refused.values().map(|refused| refused.until).min()
     }
@@ -447,7 +447,7 @@ fn bind_to_version(mut step: Request, version: Option<&str>) -> Request {
     step
 }
 
-/// The next requests for the wanted objects.
+/// The next requests for the wanted dependents.
 pub(crate) enum NextWrites {
     /// The live objects aren't known yet: these reads come first.
     ReadFirst(Vec<Request>),

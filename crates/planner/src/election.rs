@@ -23,7 +23,7 @@ pub const LOOK_AT_OTHERS: Duration = Duration::from_secs(6);
 /// The duration of a Lease that doesn't state one.
 const UNSTATED: Duration = Duration::from_secs(60);
 
-/// The content of a Lease.
+/// The fields of a Lease that the election reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
     /// The holder of the Lease; empty after the Lease was given back.
@@ -56,7 +56,7 @@ impl LeaseRecord {
     }
 }
 
-/// A Lease as it was seen last, and since when it has been the same. Times are since any moment that stays the same.
+/// The last read state of a Lease, and the time since which it is unchanged. Times count from any fixed moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchedLease {
     record: Option<LeaseRecord>,
@@ -64,7 +64,7 @@ pub struct WatchedLease {
 }
 
 impl WatchedLease {
-    /// Takes a read Lease; nothing if the Lease doesn't exist.
+    /// Records a read of the Lease. `None` means that the Lease doesn't exist.
     pub fn take_lease(&mut self, record: Option<LeaseRecord>, now: Duration) {
         let same = |new: &LeaseRecord, old: &LeaseRecord| new.holder == old.holder && new.renewed == old.renewed;
         let unchanged = match (&record, &self.record) {
@@ -78,7 +78,7 @@ impl WatchedLease {
         self.record = record;
     }
 
-    /// Returns the known holder. A Lease that was not renewed for its own duration has no holder.
+    /// Returns the holder of the Lease. A Lease that was not renewed for its own duration has no holder.
     #[must_use]
     pub fn find_holder(&self, now: Duration) -> Option<&str> {
         let record = self.record.as_ref().filter(|record| !record.holder.is_empty())?;
@@ -91,13 +91,13 @@ impl WatchedLease {
 pub enum ElectionAction {
     /// No Lease exists: create one.
     Create,
-    /// Write it as one's own, if it still has this resourceVersion.
+    /// Take or renew the Lease, if it still has this resourceVersion.
     Take {
         /// The resourceVersion.
         version: String,
-        /// The number of changes of the holder after this one.
+        /// The value of `leaseTransitions` to write.
         transitions: i64,
-        /// Whether it was one's own before.
+        /// Whether the candidate renews its own Lease.
         renewal: bool,
     },
     /// Another process has the Lease.
@@ -117,7 +117,7 @@ pub fn decide_action(lease: &WatchedLease, name: &str, now: Duration) -> Electio
         Some(holder) if holder != name => ElectionAction::Wait {
             holder: holder.to_owned(),
         },
-        // This includes the candidate's own ended Lease: no other process has taken it, or it would have another holder.
+        // The candidate's own ended Lease is also taken: if another process had taken it, it would have another holder.
         _ => ElectionAction::Take {
             version: record.version.clone(),
             transitions: record.transitions + i64::from(record.holder != name),
@@ -135,7 +135,7 @@ pub fn must_stop(renewed: Duration, now: Duration) -> bool {
 /// Writes the spec of the candidate's own Lease.
 #[must_use]
 pub fn write_spec(name: &str, transitions: i64, now: Timestamp, renewal: bool) -> Value {
-    // A Lease has microseconds.
+    // `renewTime` of a Lease has microseconds.
     let rounded = now.round(TimestampRound::new().smallest(Unit::Microsecond));
     let time = format!("{:.6}", rounded.unwrap_or(now));
     let mut spec = json!({

@@ -14,12 +14,12 @@ use tenure_tenancy::Settings;
 
 use crate::rights::SharedMinting;
 
-/// The number of findings in a condition. The events of the platform namespace have all of them.
+/// The most lanes that a condition lists. The events in the platform namespace list all of them.
 const LISTED: usize = 5;
 
-/// A part that is kept in force.
+/// A part of the tenancy enforcement that one process keeps in force, and that has its own condition in the Enforcement's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum EnforcedPart {
     /// The policies and their bindings.
     Policies,
     /// The webhook configurations.
@@ -28,7 +28,7 @@ pub enum Part {
     Lanes,
 }
 
-impl Part {
+impl EnforcedPart {
     const ALL: [Self; 3] = [Self::Policies, Self::Webhooks, Self::Lanes];
 
     fn condition(self) -> &'static str {
@@ -47,7 +47,7 @@ impl Part {
         }
     }
 
-    /// Checks whether it is meant to keep a rule, once it is in force.
+    /// Checks whether the part enforces a rule while it is in force.
     fn keeps_rule(self, rule: Rule) -> bool {
         match self {
             Self::Policies => !matches!(rule.kept_by_policies(), PolicyCoverage::Never | PolicyCoverage::Always),
@@ -56,7 +56,7 @@ impl Part {
         }
     }
 
-    /// Checks whether a process of this installation reports it; `None` if the settings don't tell. A process that only serves webhooks has no lanes.
+    /// Checks whether a process of this installation reports the part. Returns `None` for lanes, because the settings don't say whether a process has lanes.
     fn is_kept(self, settings: &Settings) -> Option<bool> {
         match self {
             Self::Policies => Some(settings.has_policies),
@@ -66,14 +66,14 @@ impl Part {
     }
 }
 
-/// The state of one part.
+/// The state of one [`EnforcedPart`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartState {
-    /// Whether it is in force.
+    /// Whether the part is in force.
     pub is_in_force: bool,
-    /// A word for programs.
+    /// The reason of the condition, a word in CamelCase.
     pub reason: &'static str,
-    /// The message: the problem, or that no problem exists.
+    /// The message of the condition.
     pub message: String,
 }
 
@@ -99,7 +99,7 @@ impl PartState {
     }
 }
 
-/// Judges the lanes of several namespaces that may request an administrator's token: none should.
+/// Returns the state of [`EnforcedPart::Lanes`]: in force if each lane of several namespaces is known to have no right to an administrator's token.
 #[must_use]
 pub fn assess_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) -> PartState {
     let more = found.len().saturating_sub(LISTED);
@@ -120,11 +120,11 @@ pub fn assess_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>)
     PartState::not_in_force(reason, listed.join("; "))
 }
 
-/// Returns the status after a look at one part; nothing if the status doesn't change.
+/// Returns the Enforcement's status with the new state of one part. Returns nothing if the status doesn't change.
 #[must_use]
 pub fn update_status(
     status: &EnforcementStatus,
-    (part, state): (Part, &PartState),
+    (part, state): (EnforcedPart, &PartState),
     settings: &Settings,
     now: Timestamp,
 ) -> Option<EnforcementStatus> {
@@ -140,15 +140,15 @@ pub fn update_status(
         observed_generation: None,
         last_transition_time: Time(now),
     };
-    for other in Part::ALL {
+    for other in EnforcedPart::ALL {
         if other != part && other.is_kept(settings) == Some(false) {
             condition::remove(&mut noted.conditions, other.condition());
         }
     }
     let condition = describe(part.condition(), state.is_in_force, state.reason, state.message.clone());
     condition::set(&mut noted.conditions, condition);
-    // A part that is meant and was never reported is missing.
-    for other in Part::ALL
+    // A part that the settings enable, and that no process has reported, counts as not in force.
+    for other in EnforcedPart::ALL
         .into_iter()
         .filter(|other| other.is_kept(settings) == Some(true))
     {
@@ -162,7 +162,7 @@ pub fn update_status(
         }
     }
     noted.rules = list_rules(&noted.conditions);
-    let parts: Vec<Condition> = Part::ALL
+    let parts: Vec<Condition> = EnforcedPart::ALL
         .iter()
         .filter_map(|part| condition::find(&noted.conditions, part.condition()))
         .cloned()
@@ -179,7 +179,7 @@ pub fn update_status(
     (noted != *status).then_some(noted)
 }
 
-/// Lists every rule with its keepers, by the conditions of the parts.
+/// Lists every rule with the parts that enforce it now, and with the parts that should enforce it and are not in force.
 fn list_rules(conditions: &[Condition]) -> Vec<KeptRule> {
     let describe = |rule: Rule| {
         let mut kept = KeptRule {
@@ -190,11 +190,11 @@ fn list_rules(conditions: &[Condition]) -> Vec<KeptRule> {
         if rule.kept_by_policies() == PolicyCoverage::Always {
             kept.kept_by.push("policies of the installation".to_owned());
         }
-        for part in Part::ALL.into_iter().filter(|part| part.keeps_rule(rule)) {
+        for part in EnforcedPart::ALL.into_iter().filter(|part| part.keeps_rule(rule)) {
             let Some(condition) = condition::find(conditions, part.condition()) else {
                 continue;
             };
-            let is_in_part = part == Part::Policies && rule.kept_by_policies() == PolicyCoverage::InPart;
+            let is_in_part = part == EnforcedPart::Policies && rule.kept_by_policies() == PolicyCoverage::InPart;
             let name = if is_in_part { "policies (in part)" } else { part.name() };
             if condition.status == ConditionStatus::True {
                 kept.kept_by.push(name.to_owned());
@@ -236,7 +236,7 @@ mod tests {
         let good = PartState::in_force("34 policies");
         let first = update_status(
             &EnforcementStatus::default(),
-            (Part::Policies, &good),
+            (EnforcedPart::Policies, &good),
             &make_settings(),
             time_at(1),
         )
@@ -245,7 +245,7 @@ mod tests {
         let missing = "webhooks are meant to be in force, and nothing has reported them yet";
         assert_eq!(ready(&first), (ConditionStatus::False, "NotReported", missing, 1));
         let bad = PartState::not_in_force(reason::WEAKENED, "webhooks were changed or gone: x");
-        let second = update_status(&first, (Part::Webhooks, &bad), &make_settings(), time_at(2)).unwrap();
+        let second = update_status(&first, (EnforcedPart::Webhooks, &bad), &make_settings(), time_at(2)).unwrap();
         let wanted = (
             ConditionStatus::False,
             "Weakened",
@@ -255,12 +255,12 @@ mod tests {
         assert_eq!(ready(&second), wanted);
         // The other part's word changes nothing of that.
         assert_eq!(
-            update_status(&second, (Part::Policies, &good), &make_settings(), time_at(3)),
+            update_status(&second, (EnforcedPart::Policies, &good), &make_settings(), time_at(3)),
             None
         );
         let third = update_status(
             &second,
-            (Part::Webhooks, &PartState::in_force("webhooks")),
+            (EnforcedPart::Webhooks, &PartState::in_force("webhooks")),
             &make_settings(),
             time_at(4),
         )
@@ -270,7 +270,7 @@ mod tests {
             (ConditionStatus::True, "InForce", "34 policies; webhooks", 4)
         );
         let worse = PartState::not_in_force(reason::NOT_MET_YET, "not met yet");
-        let fourth = update_status(&third, (Part::Policies, &worse), &make_settings(), time_at(5)).unwrap();
+        let fourth = update_status(&third, (EnforcedPart::Policies, &worse), &make_settings(), time_at(5)).unwrap();
         assert_eq!(ready(&fourth), (ConditionStatus::False, "NotMetYet", "not met yet", 5));
     }
 
@@ -282,7 +282,7 @@ mod tests {
         );
         let status = update_status(
             &EnforcementStatus::default(),
-            (Part::Webhooks, &good),
+            (EnforcedPart::Webhooks, &good),
             &make_settings(),
             time_at(1),
         )
@@ -300,7 +300,7 @@ mod tests {
         );
         assert_eq!(find(&status, "gitops-account"), pair("webhooks", "policies"));
         assert_eq!(find(&status, "resource-quotas"), pair("webhooks", ""));
-        let status = update_status(&status, (Part::Policies, &good), &make_settings(), time_at(2)).unwrap();
+        let status = update_status(&status, (EnforcedPart::Policies, &good), &make_settings(), time_at(2)).unwrap();
         assert_eq!(find(&status, "gitops-account"), pair("policies, webhooks", ""));
         assert_eq!(
             find(&status, "ingress-options"),
@@ -310,7 +310,7 @@ mod tests {
             find(&status, "controller-rights"),
             pair("policies of the installation", "")
         );
-        let status = update_status(&status, (Part::Webhooks, &bad), &make_settings(), time_at(3)).unwrap();
+        let status = update_status(&status, (EnforcedPart::Webhooks, &bad), &make_settings(), time_at(3)).unwrap();
         assert_eq!(find(&status, "gitops-account"), pair("policies", "webhooks"));
         assert_eq!(find(&status, "resource-quotas"), pair("", "webhooks"));
         assert_eq!(ready(&status).0, ConditionStatus::False);
@@ -322,7 +322,7 @@ mod tests {
         let good = PartState::in_force("34 policies");
         let status = update_status(
             &EnforcementStatus::default(),
-            (Part::Webhooks, &bad),
+            (EnforcedPart::Webhooks, &bad),
             &make_settings(),
             time_at(1),
         )
@@ -331,7 +331,7 @@ mod tests {
             is_guarded: false,
             ..make_settings()
         };
-        let status = update_status(&status, (Part::Policies, &good), &alone, time_at(2)).unwrap();
+        let status = update_status(&status, (EnforcedPart::Policies, &good), &alone, time_at(2)).unwrap();
         assert_eq!(condition::find(&status.conditions, WEBHOOKS_IN_FORCE), None);
         assert_eq!(ready(&status).0, ConditionStatus::True);
     }

@@ -28,13 +28,13 @@ pub const FULL_BUDGET: Allowance = Allowance {
 /// The time for which an evaluation budget lasts.
 pub const BUDGET_PERIOD: Duration = Duration::from_secs(600);
 
-/// The weight of expressions in bytes of text, where work is queued by the size of its text: one round of them may take more than a moment.
+/// The estimated cost of one evaluation round of an object's expressions, in bytes of text. Work is queued by the size of its text.
 pub const WORK: usize = 256 << 10;
 
 /// The bounds in letters for the message about a wrong expression, and for the message about a failed evaluation, which is stored for each object.
 const MESSAGE_LENGTHS: (usize, usize) = (600, 200);
 
-/// A compiled expression, and the field that holds it.
+/// A compiled CEL expression, and the path of its field in the spec.
 #[derive(Debug)]
 pub(crate) struct Expression {
     field: String,
@@ -158,7 +158,7 @@ impl Expression {
             return Err(budget.make_spent_error(&self.field));
         }
         let evaluation = self.program.evaluate_within(variables, allowed);
-        // The step that exceeded the bound was not spent, and would be spent again.
+        // Charges at most the allowance. The step that exceeded the allowance did not run, and is charged when it runs.
         budget.spend(evaluation.cost.min(allowed.cost), evaluation.effort.min(allowed.effort));
         match evaluation.result {
             Ok(value) => Ok(value),
@@ -177,17 +177,17 @@ impl Expression {
     }
 }
 
-/// The spending of one object's expressions.
+/// The budget of one object's expressions: the amounts that they have spent in the current [`BUDGET_PERIOD`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvaluationBudget {
-    /// For which generation.
+    /// The generation of the object that spent these amounts.
     pub generation: Option<i64>,
-    /// The start of the evaluation budget's time.
+    /// The start of the current period.
     pub since: Option<Timestamp>,
-    /// Cost.
+    /// The spent cost, in the units of Kubernetes' CEL.
     pub cost: u64,
-    /// Bytes.
+    /// The spent bytes that expressions read or created.
     pub effort: usize,
 }
 
@@ -232,7 +232,7 @@ impl EvaluationBudget {
         self.effort = self.effort.saturating_add(effort);
     }
 
-    /// Returns the reason for which nothing more is evaluated.
+    /// Returns the error for an expression that isn't evaluated because the budget is spent.
     pub(crate) fn make_spent_error(&self, field: &str) -> EvaluationError {
         let until = self
             .find_refill_time()

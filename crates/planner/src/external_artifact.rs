@@ -23,7 +23,7 @@ use crate::artifact_generator::{FoundSource, Recipe, SourceState, StoredRecipes}
 use crate::oci_repository::ORIGIN_REVISION;
 use crate::plan::Status;
 use crate::source::{
-    self, FetchStep, Obstacle, Refusal, RequestBasis, Source, SourceStatus, StatusParts, TimingFields,
+    self, FetchStep, Obstacle, RequestBasis, Source, SourceRefusal, SourceStatus, StatusParts, TimingFields,
 };
 use tenure_remote_requests::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
 
@@ -34,48 +34,48 @@ static TIMEOUT: LazyLock<DurationText> = LazyLock::new(|| DurationText("5m".to_o
 /// The pause between two changes. Generators of several namespaces may feed each other in a cycle that no lane sees; then each turn takes this long.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Bytes of a revision.
+/// The most bytes of a revision.
 const LONGEST_REVISION: usize = 512;
 
 /// A plan for an ExternalArtifact.
 pub type Plan = source::Plan<ExternalArtifact>;
-/// The known facts when a plan is made.
+/// The input of a plan for an ExternalArtifact.
 pub type Snapshot = source::Snapshot<ExternalArtifact>;
-/// Something to do for one.
+/// A step of a plan for an ExternalArtifact: a composition or a download.
 pub type Step = source::Step<FetchRequest>;
 
-/// The known facts about the maker of the artifact.
+/// The maker of an ExternalArtifact's files, an ArtifactGenerator or another controller, and what it offers now. A text is the ArtifactGenerator's name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Beside {
-    /// No ArtifactGenerator of its namespace, but another controller.
-    Elsewhere(Written),
-    /// An ArtifactGenerator that is not there.
+pub enum ArtifactMaker {
+    /// The maker is not an ArtifactGenerator of the same namespace. The status holds its artifact.
+    Elsewhere(StatusArtifact),
+    /// `spec.sourceRef` names an ArtifactGenerator that doesn't exist.
     Missing(String),
     /// The ArtifactGenerator has not passed a recipe yet.
     #[serde(rename = "untold")]
     WithoutRecipe(String),
-    /// An ArtifactGenerator that makes nothing for now.
+    /// The ArtifactGenerator is suspended.
     Suspended(String),
-    /// An ArtifactGenerator that can make nothing, and why.
+    /// The ArtifactGenerator can make no artifact; the second text is the reason.
     Failing(String, String),
-    /// An ArtifactGenerator that makes no artifact of this name.
+    /// The ArtifactGenerator makes no artifact of this name.
     NotOf(String),
     /// The ArtifactGenerator has passed the recipe.
     #[serde(rename = "told")]
     WithRecipe(Box<Composition>),
 }
 
-impl Default for Beside {
+impl Default for ArtifactMaker {
     fn default() -> Self {
-        Self::Elsewhere(Written::NotAllowed)
+        Self::Elsewhere(StatusArtifact::NotAllowed)
     }
 }
 
-/// The artifact in a status that another controller, or any other writer, has written.
+/// The artifact in the status of an ExternalArtifact that another controller makes. Any writer of the status can have set it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Written {
+pub enum StatusArtifact {
     /// No administrator has named the controller: the status is not read.
     #[default]
     NotAllowed,
@@ -92,7 +92,7 @@ pub enum Written {
     },
 }
 
-/// The parts of a composed artifact.
+/// The recipe of an artifact, and the sources from which its files are copied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Composition {
@@ -102,7 +102,7 @@ pub struct Composition {
     pub sources: BTreeMap<String, FoundSource>,
 }
 
-/// Finds the ArtifactGenerator that makes one: its name, in the same namespace.
+/// Returns the name of the ArtifactGenerator that makes an ExternalArtifact, if `spec.sourceRef` names one of the same namespace.
 #[must_use]
 pub fn find_generator(artifact: &ExternalArtifact) -> Option<&str> {
     let named = artifact.spec.source_ref.as_ref()?;
@@ -113,41 +113,42 @@ pub fn find_generator(artifact: &ExternalArtifact) -> Option<&str> {
     (is_ours && is_beside).then_some(named.name.as_str())
 }
 
-/// Finds the generator of an artifact. `exists`: the ArtifactGenerator exists. `find_recipes`: its last published recipes.
+/// Finds the maker of an ExternalArtifact. `exists` checks whether an ArtifactGenerator exists. `find_recipes` returns the last recipes that an ArtifactGenerator
+/// has passed.
 pub fn find_maker<T: std::ops::Deref<Target = StoredRecipes>>(
     artifact: &ExternalArtifact,
     grants: &[ExternalGrant],
     exists: impl Fn(&str) -> bool,
     find_recipes: impl Fn(&str) -> Option<T>,
-) -> Beside {
+) -> ArtifactMaker {
     let Some(generator) = find_generator(artifact) else {
-        return Beside::Elsewhere(read_written(artifact, grants));
+        return ArtifactMaker::Elsewhere(read_written(artifact, grants));
     };
     if !exists(generator) {
-        return Beside::Missing(generator.to_owned());
+        return ArtifactMaker::Missing(generator.to_owned());
     }
     let Some(stored) = find_recipes(generator) else {
-        return Beside::WithoutRecipe(generator.to_owned());
+        return ArtifactMaker::WithoutRecipe(generator.to_owned());
     };
     if stored.is_suspended {
-        return Beside::Suspended(generator.to_owned());
+        return ArtifactMaker::Suspended(generator.to_owned());
     }
     if let Some(problem) = &stored.problem {
-        return Beside::Failing(generator.to_owned(), problem.clone());
+        return ArtifactMaker::Failing(generator.to_owned(), problem.clone());
     }
     let name = artifact.metadata.name.as_deref().unwrap_or_default();
     let Some(recipe) = stored.recipes.get(name) else {
-        return Beside::NotOf(generator.to_owned());
+        return ArtifactMaker::NotOf(generator.to_owned());
     };
     let find = |alias: &str| Some((alias.to_owned(), stored.sources.get(alias)?.clone()));
-    Beside::WithRecipe(Box::new(Composition {
+    ArtifactMaker::WithRecipe(Box::new(Composition {
         recipe: recipe.clone(),
         sources: recipe.list_aliases().filter_map(find).collect(),
     }))
 }
 
 /// Reads the artifact in a status, if an administrator has named the object.
-fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Written {
+fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> StatusArtifact {
     let metadata = &artifact.metadata;
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
     let named = grants
@@ -155,12 +156,12 @@ fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Writte
         .filter(|grant| grant.names(namespace.unwrap_or_default(), name.unwrap_or_default()));
     let named: Vec<&ExternalGrant> = named.collect();
     if named.is_empty() {
-        return Written::NotAllowed;
+        return StatusArtifact::NotAllowed;
     }
     let Some(published) = artifact.status.as_ref().and_then(|status| status.artifact.as_ref()) else {
-        return Written::Nothing;
+        return StatusArtifact::Nothing;
     };
-    let unusable = |problem: &str| Written::Unusable(format!("status.artifact.{problem}"));
+    let unusable = |problem: &str| StatusArtifact::Unusable(format!("status.artifact.{problem}"));
     if !named.iter().any(|grant| grant.covers(&published.url)) {
         return unusable("url is not below an address that --allow-external-artifact names for it");
     }
@@ -182,7 +183,7 @@ fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Writte
         .metadata
         .as_ref()
         .and_then(|metadata| metadata.get(ORIGIN_REVISION));
-    Written::At {
+    StatusArtifact::At {
         url: published.url.clone(),
         facts: ArtifactFacts {
             revision: published.revision.clone(),
@@ -257,7 +258,7 @@ impl SourceStatus for ExternalArtifactStatus {
 impl Source for ExternalArtifact {
     type Status = ExternalArtifactStatus;
     type Request = FetchRequest;
-    type Beside = Beside;
+    type RelatedObjects = ArtifactMaker;
 
     const NAME: &'static str = "ExternalArtifact";
     const UNAVAILABLE: &'static str = condition::FETCH_FAILED;
@@ -284,19 +285,19 @@ impl Source for ExternalArtifact {
         None
     }
 
-    /// Checks whether Tenure writes the status: the maker of an artifact does.
-    fn has_own_status(&self, beside: &Beside) -> bool {
-        !matches!(beside, Beside::Elsewhere(_))
+    /// Checks whether Tenure writes the status: not if another controller makes the artifact.
+    fn has_own_status(&self, beside: &ArtifactMaker) -> bool {
+        !matches!(beside, ArtifactMaker::Elsewhere(_))
     }
 
-    fn find_suspension(&self, beside: &Beside) -> Option<String> {
+    fn find_suspension(&self, beside: &ArtifactMaker) -> Option<String> {
         match beside {
-            Beside::Suspended(generator) => Some(format!("ArtifactGenerator {generator} is disabled")),
+            ArtifactMaker::Suspended(generator) => Some(format!("ArtifactGenerator {generator} is disabled")),
             // The stored artifact stays valid. The generator reports its problem, also soon after the controllers have started.
-            Beside::Failing(generator, problem) => {
+            ArtifactMaker::Failing(generator, problem) => {
                 Some(format!("ArtifactGenerator {generator} makes nothing: {problem}"))
             }
-            Beside::WithoutRecipe(generator) => Some(format!(
+            ArtifactMaker::WithoutRecipe(generator) => Some(format!(
                 "ArtifactGenerator {generator} has not reported its sources yet"
             )),
             _ => None,
@@ -307,32 +308,34 @@ impl Source for ExternalArtifact {
         PAUSE
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), SourceRefusal> {
         Ok(())
     }
 
-    fn check_beside(&self, beside: &Beside) -> Result<(), Obstacle> {
+    fn check_beside(&self, beside: &ArtifactMaker) -> Result<(), Obstacle> {
         let wait = |reason, message| Err(Obstacle::Unavailable { reason, message });
         match beside {
-            Beside::Elsewhere(Written::NotAllowed) => Err(Obstacle::Refused(Refusal::unsupported(
+            ArtifactMaker::Elsewhere(StatusArtifact::NotAllowed) => Err(Obstacle::Refused(SourceRefusal::unsupported(
                 "nothing is fetched: no ArtifactGenerator of its namespace makes it, and no administrator has named it with --allow-external-artifact: a writer of its status could name any address there",
             ))),
-            Beside::Elsewhere(Written::Nothing) => {
+            ArtifactMaker::Elsewhere(StatusArtifact::Nothing) => {
                 wait(reason::SOURCE_FETCH_FAILED, "its status has no artifact yet".to_owned())
             }
-            Beside::Elsewhere(Written::Unusable(problem)) => wait(reason::SOURCE_FETCH_FAILED, problem.clone()),
-            Beside::Elsewhere(Written::At { .. }) => Ok(()),
-            Beside::Missing(generator) => wait(
+            ArtifactMaker::Elsewhere(StatusArtifact::Unusable(problem)) => {
+                wait(reason::SOURCE_FETCH_FAILED, problem.clone())
+            }
+            ArtifactMaker::Elsewhere(StatusArtifact::At { .. }) => Ok(()),
+            ArtifactMaker::Missing(generator) => wait(
                 reason::SOURCE_FETCH_FAILED,
                 format!("its ArtifactGenerator {generator} does not exist"),
             ),
-            // The source waits without a further check.
-            Beside::WithoutRecipe(_) | Beside::Suspended(_) | Beside::Failing(..) => Ok(()),
-            Beside::NotOf(generator) => wait(
+            // A waiting source is not checked further: `find_suspension` reports these states.
+            ArtifactMaker::WithoutRecipe(_) | ArtifactMaker::Suspended(_) | ArtifactMaker::Failing(..) => Ok(()),
+            ArtifactMaker::NotOf(generator) => wait(
                 reason::SOURCE_FETCH_FAILED,
                 format!("ArtifactGenerator {generator} makes no artifact of this name"),
             ),
-            Beside::WithRecipe(composition) => {
+            ArtifactMaker::WithRecipe(composition) => {
                 for alias in composition.recipe.list_aliases() {
                     let source = composition.sources.get(alias);
                     let found = source.ok_or_else(|| format!("source alias '{alias}' not found"));
@@ -345,10 +348,10 @@ impl Source for ExternalArtifact {
         }
     }
 
-    fn mark_beside(beside: &Beside) -> String {
+    fn mark_beside(beside: &ArtifactMaker) -> String {
         let mut mark = String::new();
         match beside {
-            Beside::WithRecipe(composition) => {
+            ArtifactMaker::WithRecipe(composition) => {
                 let _ = write!(
                     mark,
                     "{}",
@@ -368,9 +371,9 @@ impl Source for ExternalArtifact {
         mark
     }
 
-    fn write_request(&self, basis: RequestBasis, beside: &Beside) -> FetchRequest {
+    fn write_request(&self, basis: RequestBasis, beside: &ArtifactMaker) -> FetchRequest {
         match beside {
-            Beside::Elsewhere(Written::At { url, facts }) => FetchRequest::Download(DownloadRequest {
+            ArtifactMaker::Elsewhere(StatusArtifact::At { url, facts }) => FetchRequest::Download(DownloadRequest {
                 url: url.clone(),
                 digest: facts.digest.clone(),
                 revision: facts.revision.clone(),
@@ -379,7 +382,7 @@ impl Source for ExternalArtifact {
                 known: basis.known,
                 platform: basis.platform,
             }),
-            Beside::WithRecipe(composition) => FetchRequest::Compose(ComposeRequest {
+            ArtifactMaker::WithRecipe(composition) => FetchRequest::Compose(ComposeRequest {
                 recipe: composition.recipe.clone(),
                 sources: composition.sources.clone(),
                 fingerprint: composition.recipe.fingerprint(&composition.list_artifacts()),

@@ -11,10 +11,10 @@ use crate::pointer::{Pointer, find_step};
 /// The most differences that are looked for in one object.
 const MOST_DIFFERENCES: usize = 16;
 
-/// One difference.
+/// A path at which two states of an object differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// The path for people: `spec.template.spec.containers[name=app].image`.
+    /// The path for messages: `spec.template.spec.containers[name=app].image`.
     pub path: String,
     segments: Vec<Segment>,
 }
@@ -112,7 +112,7 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
                 });
             }
         }
-        // A whole subtree that only one side has is one difference, named by its root; scalars too.
+        // A subtree or a scalar that only one side has is one difference, with the path of its root.
         _ => found.push(Difference {
             path: path.clone(),
             segments: segments.clone(),
@@ -121,7 +121,7 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
 }
 
 /// Finds the field manager, other than `ours`, that last set a path of a live object, by managedFields. If no manager owns the path because it was removed, the last
-/// writer is returned. The result is empty if no other manager exists.
+/// writer is returned. Returns nothing if no other manager exists.
 #[must_use]
 pub fn find_other_manager(live: &Value, difference: &Difference, ours: &str) -> Option<String> {
     let mut others: Vec<ObjectView<'_>> = ObjectView::new(live)
@@ -138,7 +138,7 @@ pub fn find_other_manager(live: &Value, difference: &Difference, ours: &str) -> 
     Some(owner.read_text("/manager").to_owned())
 }
 
-/// Finds the manager of the last of these entries of managedFields that names a path.
+/// Finds the manager of a path: the last of these managedFields entries whose fields contain it.
 #[must_use]
 pub fn find_manager_among(entries: &[Value], difference: &Difference) -> Option<String> {
     let mut entries = entries.iter().rev().map(ObjectView::new);
@@ -149,7 +149,7 @@ pub fn find_manager_among(entries: &[Value], difference: &Difference) -> Option<
     owner.find_text("/manager").map(str::to_owned)
 }
 
-/// Checks whether a FieldsV1 tree names the path, something above it as a whole, or something below it.
+/// Checks whether a FieldsV1 tree contains the path, a parent of the path as a leaf, or a field below the path.
 fn owns_path(fields: &Value, segments: &[Segment]) -> bool {
     let Some((segment, rest)) = segments.split_first() else {
         return true;

@@ -10,13 +10,13 @@ use tenure_api::reason::NO_CONTROLLER;
 
 use crate::answer::Live;
 
-/// The health of an object.
+/// The health of an object, in kstatus' terms. A text is the message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Health {
-    /// As its spec wants it.
+    /// The object is as its spec wants it.
     Current,
-    /// On the way there.
+    /// A controller is still bringing the object to its spec.
     InProgress(String),
     /// The object will not become ready by itself.
     Failed(String),
@@ -29,7 +29,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// Returns kstatus' word.
+    /// Returns the name of kstatus for this health.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Health {
         }
     }
 
-    /// Returns the message.
+    /// Returns the message, empty if the health has none.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {
@@ -52,7 +52,7 @@ impl Health {
     }
 }
 
-/// Returns the health of a read object.
+/// Returns the health by the result of a read.
 #[must_use]
 pub fn assess_live(live: &Live) -> Health {
     match live {
@@ -62,7 +62,7 @@ pub fn assess_live(live: &Live) -> Health {
     }
 }
 
-/// Judges the health of an object.
+/// Returns the health of an existing object.
 #[must_use]
 pub fn assess_object(object: &Value) -> Health {
     let object = ObjectView::new(object);
@@ -357,7 +357,7 @@ fn assess_service(object: ObjectView<'_>) -> Health {
     Health::Current
 }
 
-/// Judges a Job, which must complete, or be suspended. (A started Job is not enough: Flux's own rule, stricter than kstatus'.)
+/// Returns the health of a Job. It is current after it has completed, or while it is suspended. (Flux's rule: for kstatus, a started Job is current.)
 fn assess_job(object: ObjectView<'_>) -> Health {
     if object.is_true("/spec/suspend") {
         return Health::Current;

@@ -30,7 +30,7 @@ const BEGINNINGS: [&str; 3] = [
     "Forbidden: spec is immutable after creation except ",
 ];
 
-/// The text of a cause without a quotation.
+/// The text for a cause about an immutable field that quotes no value.
 pub(crate) const PLAIN: &str = "field is immutable";
 
 /// Checks whether a refusal has causes, and every one is about an immutable field.

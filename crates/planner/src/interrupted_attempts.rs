@@ -1,7 +1,7 @@
-//! Objects whose reconciliation was in progress when the process ended unexpectedly: how long each waits before it begins again, and how it reports this.
+//! Objects whose reconciliation was in progress when the lane's process ended unexpectedly: the pause before the next attempt, and its report in the status.
 //!
-//! The cause that ended the process may do it again. So objects that were not in progress come first. The others begin one at a time, after a pause that grows with the
-//! number of such ends.
+//! Such an object may end the process again. So other objects come first. Then these objects begin one at a time, each after a pause that grows with the number of
+//! unexpected ends.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tenure_api::{ObjectMeta, reason};
 use crate::outcome;
 use crate::plan::Status;
 
-/// The pause after the first time; four times as long each time.
+/// The pause after the first unexpected end; four times as long after each further one.
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(300);
@@ -31,7 +31,7 @@ pub fn find_pause(crashes: u32) -> Duration {
     }
 }
 
-/// Describes the reason for the wait.
+/// Describes the wait and its reason, for the status.
 #[must_use]
 pub fn describe_wait(crashes: u32, until: Timestamp) -> String {
     let times = match crashes {

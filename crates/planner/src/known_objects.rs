@@ -1,5 +1,5 @@
-//! The known state of the objects that a Surface or a Tenant keeps. Watches are behind, and answers to requests are ahead of them; this module joins both, and finds
-//! out whether there is news. An answer never counts as a watch's report: only a watch reports later changes.
+//! The known state of the objects that a Surface or a Tenant keeps. Watches lag behind the answers to requests. This module combines both, and detects changes since
+//! the last plan. An answer never counts as a watch's report: only a watch reports later changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::plan::Next;
 /// The time until another attempt if a watch may be behind: after a conflict, and after a write of an object that no watch reports.
 const FOR_WATCHES: Duration = Duration::from_secs(1);
 
-/// The objects that watches reported when the last plan was made, and the objects that an attempt read or wrote and no watch has reported yet.
+/// The objects as watches reported them to the last plan, and the answers of the current attempt that no watch has reported yet.
 #[derive(Debug, Default)]
 pub struct KnownObjects {
     seen: Option<BTreeMap<ObjectId, Live>>,
@@ -26,7 +26,8 @@ pub struct KnownObjects {
 }
 
 impl KnownObjects {
-    /// Returns the known objects for the next plan: those that watches report, or else the answers. Every later report of a watch is news, however soon it comes.
+    /// Returns the known objects for the next plan: the watched state of each object, or else its state in an answer. Records the watched state, so that
+    /// [`KnownObjects::has_news`] detects each later report.
     pub fn merge_watched(&mut self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
         self.seen = Some(watched.clone());
         self.unreported.retain(|id| !watched.contains_key(id));
@@ -36,15 +37,15 @@ impl KnownObjects {
         watched
     }
 
-    /// Checks whether watches report another state than the one of the last plan. While the watch of a written object is behind, every event counts as news: an object
-    /// that was created and deleted between two comparisons leaves the watched objects unchanged.
+    /// Checks whether watches report another state than the one of the last plan. While the watch of a written object is behind, every call returns true: if the
+    /// object was created and deleted between two calls, the watched state is unchanged.
     #[must_use]
     pub fn has_news(&self, watched: &BTreeMap<ObjectId, Live>) -> bool {
         !self.unreported.is_empty() || self.seen.as_ref() != Some(watched)
     }
 
-    /// Ends an attempt, or begins another one. Another one begins if a watch reported a later version of an object than this attempt wrote or read. It also begins
-    /// after a conflict: the object had a later version than the write was planned for.
+    /// Decides after a plan with [`Next::Done`] whether another attempt is needed. It is needed at once if a watch reported a later version of an object than this
+    /// attempt wrote or read. It is needed soon after a conflict, or if no watch reports a written object.
     ///
     /// An attempt writes an object once. So an edit after the write, and before the last plan, needs another attempt. The watch may have reported the later version
     /// before the last plan, and doesn't report it again. An object that was deleted after the write is a similar case. So another attempt reads, a moment later, the
@@ -75,7 +76,7 @@ impl KnownObjects {
         })
     }
 
-    /// Takes an answer to a step of this attempt.
+    /// Records the answer to a step of this attempt.
     pub fn record_answer(&mut self, attempt: &mut Attempt, answer: Answer) {
         let is_write = matches!(
             answer,
@@ -97,12 +98,12 @@ impl KnownObjects {
         self.answers.insert(id, live);
     }
 
-    /// Starts another attempt, for which the answers of the last one don't count.
+    /// Starts another attempt: forgets the answers of the last attempt.
     pub fn clear(&mut self) {
         self.answers.clear();
     }
 
-    /// Forgets everything.
+    /// Forgets all known objects.
     pub fn forget(&mut self) {
         *self = Self::default();
     }

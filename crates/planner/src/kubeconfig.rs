@@ -17,9 +17,9 @@ use crate::target::{Target, TargetAddress, TargetCredentials};
 
 /// The longest kubeconfig; the files of clouds' tools take a tenth of it.
 pub const LONGEST: usize = 256 << 10;
-/// The most nodes that it may grow to, aliases expanded.
+/// The most YAML nodes of a kubeconfig after aliases are expanded.
 const MOST_NODES: usize = 20_000;
-/// The bounds of a read.
+/// The bounds for parsing the YAML.
 const ALLOWANCE: Allowance = Allowance {
     bytes: 16 << 20,
     steps: 16 << 20,
@@ -29,7 +29,7 @@ const LONGEST_CREDENTIAL: usize = 64 << 10;
 /// The longest host name, and the longest path.
 const LONGEST_NAME: usize = 253;
 
-/// Fields of a cluster that are refused, and why.
+/// The refused fields of a cluster entry, each with the reason and the remedy.
 const OF_CLUSTER: [(&str, &str); 2] = [
     (
         "certificate-authority",
@@ -37,7 +37,7 @@ const OF_CLUSTER: [(&str, &str); 2] = [
     ),
     ("proxy-url", "no proxy is used: connect to the API server itself"),
 ];
-/// Fields of a user that are refused, and why.
+/// The refused fields of a user entry, each with the reason and the remedy.
 const OF_USER: [(&str, &str); 9] = [
     ("exec", "no program is run; use a token or a client certificate"),
     (
@@ -85,7 +85,7 @@ pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Targ
     refuse_set(user, &OF_USER, "user")?;
     if cluster
         .get("insecure-skip-tls-verify")
-        .is_some_and(|skips| !is_off(skips))
+        .is_some_and(|skips| !is_zero_value(skips))
     {
         return Err(
             "cluster.insecure-skip-tls-verify is refused: the server is always verified; use certificate-authority-data".to_owned(),
@@ -136,7 +136,7 @@ pub(crate) fn read_yaml(text: &[u8]) -> Result<Option<Value>, String> {
     value.map_err(|_| "it can't be read as YAML: a key appears twice, or is not a text".to_owned())
 }
 
-/// Finds the entry of a list by its name: the first one, as kubectl does.
+/// Finds the first entry of a named list by its name, as kubectl does. Returns the entry's value below `key`.
 fn find_named<'a>(config: ObjectView<'a>, list: &str, key: &str, name: &str) -> Option<&'a Value> {
     let entries = config.find(&format!("/{list}")).and_then(Value::as_array)?;
     let named = entries
@@ -145,8 +145,8 @@ fn find_named<'a>(config: ObjectView<'a>, list: &str, key: &str, name: &str) -> 
     named.get(key).filter(|found| found.is_object())
 }
 
-/// Checks whether a field is as good as absent.
-fn is_off(value: &Value) -> bool {
+/// Checks whether a field has a zero value: null, false, or an empty text, list or map. Such a field counts as unset.
+fn is_zero_value(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
         Value::String(text) => text.is_empty(),
@@ -156,17 +156,18 @@ fn is_off(value: &Value) -> bool {
     }
 }
 
+/// Refuses the first of these fields that is set in `part`, with its reason. `of`: the name of the part in messages.
 fn refuse_set(part: &Value, fields: &[(&str, &str)], of: &str) -> Result<(), String> {
     let set = fields
         .iter()
-        .find(|(field, _)| part.get(*field).is_some_and(|value| !is_off(value)));
+        .find(|(field, _)| part.get(*field).is_some_and(|value| !is_zero_value(value)));
     match set {
         Some((field, why)) => Err(format!("{of}.{field} is refused: {why}")),
         None => Ok(()),
     }
 }
 
-/// Takes an optional text; a token is one, too.
+/// Reads an optional text field, which may hold a credential.
 fn take_text(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<String>>, String> {
     match part.get(field) {
         None | Some(Value::Null) => Ok(None),
@@ -178,15 +179,15 @@ fn take_text(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<Str
     }
 }
 
-/// Takes base64 data from a field, if the field is set.
+/// Reads an optional field with base64 data.
 fn take_data(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
-    let Some(text) = part.get(field).filter(|value| !is_off(value)) else {
+    let Some(text) = part.get(field).filter(|value| !is_zero_value(value)) else {
         return Ok(None);
     };
     let Some(text) = text.as_str() else {
         return Err(format!("{of}.{field} is not a text"));
     };
-    // Some tools fold the lines.
+    // Some tools break base64 into lines.
     let text: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
     match STANDARD.decode(text.as_bytes()) {
         Ok(data) => Ok(Some(Zeroizing::new(data))),

@@ -24,7 +24,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const LONG_UP: Duration = Duration::from_secs(600);
 /// The time that a Pod may take until its process connects: a node has to be found for it, and its image to be fetched.
 const CONNECTING: Duration = Duration::from_secs(60);
-/// The time that a process may take for unfinished work after the order to stop.
+/// The time limit of a process for unfinished work after the order to stop.
 const FAREWELL: Duration = Duration::from_secs(15);
 
 /// The cause of a process's end.
@@ -55,7 +55,7 @@ pub enum ExitCause {
     Absent(Duration),
     /// The connection of the process ended without a known reason.
     HungUp,
-    /// The Pod of the process received the order to end.
+    /// The Pod of the process was told to end, for example by an eviction.
     Left,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for ExitCause {
         match self {
             Self::NotStarted(problem) => write!(formatter, "it could not be started: {problem}"),
             Self::Exited(code) => write!(formatter, "it ended with exit code {code}"),
-            // A process without memory aborts.
+            // A process that can't allocate memory aborts.
             Self::Signalled(6) => formatter.write_str("it gave up (signal 6), as it does without memory"),
             Self::Signalled(9) => formatter.write_str("it was killed (signal 9)"),
             Self::Signalled(signal) => write!(formatter, "signal {signal} ended it"),
@@ -96,7 +96,7 @@ impl fmt::Display for ExitCause {
     }
 }
 
-/// A report of the shell.
+/// An event in the life of a lane's process, as the shell reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessEvent {
     /// The shell has made sure that the process's Pod exists, and waits for the connection.
@@ -121,7 +121,7 @@ pub enum ProcessEvent {
     Ended(ExitCause),
 }
 
-/// The next action.
+/// The next action of the shell for a lane's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessAction {
     /// Start the process.
@@ -163,18 +163,18 @@ enum Phase {
     Killed(Option<ExitCause>),
 }
 
-/// The known facts about one lane's process.
+/// The state of one lane's process: its phase, and its unexpected ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRecord {
     phase: Phase,
-    /// The time that an answer may take.
+    /// The time limit for the answer to a liveness check.
     patience: Duration,
     /// Unexpected ends in a row.
     ends: u32,
     last: Option<ExitCause>,
 }
 
-/// The reason for which a lane is down.
+/// The reason why a lane's process is down, and the time of the next start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneProblem {
     /// Unexpected ends in a row.
@@ -186,7 +186,7 @@ pub struct LaneProblem {
 }
 
 impl LaneProblem {
-    /// Describes the trouble for readers who wait for the lane. `until` is the time of [`LaneProblem::until`].
+    /// Describes the problem for the status of objects that wait for the lane. `until` is the time of [`LaneProblem::until`].
     #[must_use]
     pub fn describe(&self, lane: &str, until: Timestamp) -> String {
         let times = match self.ends {

@@ -63,7 +63,7 @@ pub const TENANT_RECIPES: usize = 16 << 20;
 pub const RECEIVER_RESOURCES: usize = 100;
 /// A Receiver's `spec.events`, and labels of one of its `resources`.
 pub const RECEIVER_WORDS: usize = 100;
-/// Objects that are reconciled since of one request to a Receiver.
+/// Objects that one request to a Receiver asks to reconcile.
 pub const RECEIVER_REQUESTS: usize = 1000;
 /// Objects that are checked for one request to a Receiver: an object counts for each entry that names it.
 pub const RECEIVER_CANDIDATES: usize = 5000;
@@ -73,7 +73,7 @@ pub const KNOWN_HOSTS: usize = 16 << 10;
 pub const EVENT_SOURCES: usize = 100;
 /// Entries of an Alert's `spec.inclusionList`, and of its `spec.exclusionList`.
 pub const ALERT_PATTERNS: usize = 20;
-/// Bytes of one of them.
+/// Bytes of one such entry.
 pub const ALERT_PATTERN: usize = 1 << 10;
 /// Expressions of all Alerts that are tried for one event, and bytes of its message that they are tried on.
 pub const PATTERNS_TRIED: usize = 200;
@@ -169,7 +169,7 @@ pub(crate) fn check_variables<'a>(
     Ok(())
 }
 
-/// Refuses rules that are too long, or of too many patterns.
+/// Refuses `spec.ignore` with too many rules, paths or patterns, or with too long texts.
 fn check_ignore(spec: &KustomizationSpec) -> Result<(), String> {
     let paths = spec.ignore.iter().map(|rule| rule.paths.len()).sum();
     check(&[
@@ -202,7 +202,7 @@ pub(crate) fn count_patterns(spec: &KustomizationSpec) -> usize {
     names.filter(|name| !ObjectSelector::is_plain(name)).count()
 }
 
-/// Lists the parts of a selector that are patterns.
+/// Lists the set fields of a selector that may be patterns: group, version, kind, name and namespace.
 fn list_names(selector: &Selector) -> impl Iterator<Item = &str> {
     let parts = [
         &selector.group,
@@ -233,7 +233,7 @@ pub(crate) fn check_expressions<'a>(
             ));
         }
         length += text.len();
-        // Calls are counted by their words, since a called function must be written. `findAll` begins with `find`.
+        // Calls are counted by the function names in the text, since a call must contain the name. `findAll` is counted by its beginning `find`.
         calls += ["matches", "find"]
             .map(|word| text.matches(word).count())
             .iter()
@@ -252,7 +252,7 @@ pub(crate) fn check_expressions<'a>(
     Ok(())
 }
 
-/// Lists all expressions of a Kustomization, with the fields that hold them.
+/// Lists the expressions of a Kustomization, each with the path of its field.
 pub(crate) fn list_expressions(spec: &KustomizationSpec) -> impl Iterator<Item = (String, &str)> {
     let ready = spec.depends_on.iter().enumerate().filter_map(|(index, dependency)| {
         let text = dependency.ready_expr.as_deref().filter(|text| !text.is_empty())?;
@@ -289,7 +289,7 @@ pub(crate) fn check_receiver(spec: &ReceiverSpec) -> Result<(), String> {
     check_expressions("spec.resourceFilter and spec.resources", filters.into_iter())
 }
 
-/// Lists all expressions of a Receiver, with the fields that hold them.
+/// Lists the expressions of a Receiver, each with the path of its field.
 pub(crate) fn list_filters(spec: &ReceiverSpec) -> Vec<(String, &str)> {
     let of_all = spec
         .resource_filter

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Finds the patch; nothing if the values are equal. Lists are replaced as a whole.
+/// Returns the merge patch from `old` to `new`. Returns nothing if the values are equal. Lists are replaced as a whole.
 #[must_use]
 pub fn find_difference(old: &Value, new: &Value) -> Option<Value> {
     if old == new {

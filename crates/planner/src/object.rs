@@ -1,4 +1,4 @@
-//! Objects on their way: rendered from a file, desired, or live. Printing and serialising one leaves out the values of Secrets.
+//! Kubernetes objects as data: rendered from a file, desired, or live. Their printed and serialised forms leave out the values of Secrets.
 
 use std::fmt;
 
@@ -83,7 +83,7 @@ impl Serialize for Object {
     }
 }
 
-/// The origin of a rendered object: path within the source, line of its first field (from 1).
+/// The place of a rendered object in its source: a file, and the line of the object's first field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Origin {
@@ -104,7 +104,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A rendered object, and its origin. It is printed and serialised without confidential content.
+/// A rendered object, and its origin. Its printed and serialised forms leave out confidential content.
 #[derive(Clone, PartialEq, Deserialize)]
 pub struct RenderedObject {
     /// The object.

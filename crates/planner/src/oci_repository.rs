@@ -11,15 +11,16 @@ pub use tenure_remote_requests::oci::{FetchRequest, LayerOperation, ORIGIN_REVIS
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
 
 use crate::source::{
-    self, FetchStep, Refusal, RequestBasis, Source, SourceReference, implement_source_parts, implement_source_status,
+    self, FetchStep, RequestBasis, Source, SourceReference, SourceRefusal, implement_source_parts,
+    implement_source_status,
 };
 use tenure_remote_requests::artifact::StoredArtifact;
 
 /// A plan for an OCIRepository.
 pub type Plan = source::Plan<OciRepository>;
-/// The known facts when a plan is made.
+/// The input of a plan for an OCIRepository.
 pub type Snapshot = source::Snapshot<OciRepository>;
-/// Something to do for one.
+/// A step of a plan for an OCIRepository: the fetch of an artifact.
 pub type Step = source::Step<FetchRequest>;
 
 impl FetchStep for FetchRequest {
@@ -44,7 +45,7 @@ implement_source_status!(OciRepositoryStatus);
 impl Source for OciRepository {
     type Status = OciRepositoryStatus;
     type Request = FetchRequest;
-    type Beside = ();
+    type RelatedObjects = ();
 
     const NAME: &'static str = "OCIRepository";
 
@@ -75,13 +76,13 @@ impl Source for OciRepository {
         fields
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), SourceRefusal> {
         let spec = &self.spec;
         if !spec.url.reveal().starts_with("oci://") {
-            return Err(Refusal::invalid_url("spec.url must begin with oci://"));
+            return Err(SourceRefusal::invalid_url("spec.url must begin with oci://"));
         }
         if spec.verify.as_ref().is_some_and(|verify| verify.secret_ref.is_none()) {
-            return Err(Refusal::unsupported(
+            return Err(SourceRefusal::unsupported(
                 "spec.verify.secretRef is missing, and signatures without keys are not supported yet: name a Secret with the public keys of \
                  trusted authors, under names that end in .pub",
             ));
@@ -181,10 +182,12 @@ impl Source for OciRepository {
     }
 }
 
-fn read_operation(layer: Option<&OciLayerSelector>) -> Result<LayerOperation, Refusal> {
+fn read_operation(layer: Option<&OciLayerSelector>) -> Result<LayerOperation, SourceRefusal> {
     match layer.and_then(|layer| layer.operation.as_deref()) {
         None | Some("" | "extract") => Ok(LayerOperation::Extract),
         Some("copy") => Ok(LayerOperation::Copy),
-        Some(_) => Err(Refusal::invalid("spec.layerSelector.operation must be extract or copy")),
+        Some(_) => Err(SourceRefusal::invalid(
+            "spec.layerSelector.operation must be extract or copy",
+        )),
     }
 }

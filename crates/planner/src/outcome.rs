@@ -1,5 +1,5 @@
-//! The common end of all plans: conditions with one time and one generation, a status that is written only if it differs, and an event only if it has news. Each
-//! reconciler chooses its own reasons and messages.
+//! Functions that all planners use to report a result: they set conditions, return a status only if it differs, and return an event only if its message is new. Each
+//! planner chooses its own reasons and messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) fn has_same_condition(conditions: &[Condition], type_: &str, reason: 
     condition::find(conditions, type_).is_some_and(|old| old.reason == reason && old.message == message)
 }
 
-/// Makes an event without annotations, unless Ready has the message already.
+/// Returns an event without annotations, unless the condition Ready already has this reason and message.
 pub(crate) fn make_event(conditions: &[Condition], kind: EventKind, reason: &str, message: &str) -> Option<Event> {
     (!has_same_condition(conditions, condition::READY, reason, message)).then(|| Event {
         kind,
@@ -53,7 +53,7 @@ pub(crate) fn make_event(conditions: &[Condition], kind: EventKind, reason: &str
     })
 }
 
-/// Notes the handled request, if this attempt was requested.
+/// Sets `lastHandledReconcileAt` to the annotation `requestedAt`, if the annotation is set.
 pub(crate) fn record_handled_request(last: &mut Option<String>, requested: Option<&String>) {
     if let Some(requested) = requested {
         *last = Some(requested.clone());

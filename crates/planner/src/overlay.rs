@@ -7,26 +7,26 @@ use tenure_api::KustomizationSpec;
 use tenure_api::kustomization::CommonMetadata;
 use tenure_api::selector::{Image, Patch, Selector};
 
-/// The fields of a Kustomization that change the build of its folder. Scalars overwrite, lists are appended, images are merged by name, common metadata is put on the
-/// built objects.
+/// The fields of a Kustomization that change the build of its folder. Scalars overwrite the folder's kustomization, lists are appended, and images are merged by
+/// name. Common metadata is set on the built objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Overlay {
     /// Namespace set on every namespaced object.
     pub target_namespace: Option<String>,
-    /// Put before every object's name.
+    /// The prefix of every object's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name_prefix: Option<String>,
-    /// Put after every object's name.
+    /// The suffix of every object's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name_suffix: Option<String>,
-    /// Appended to the patches.
+    /// Patches that are appended to those of the folder.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<Patch>,
-    /// Merged into the images.
+    /// Images that are merged into those of the folder.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// Appended to the components; relative to the folder.
+    /// Components that are appended to those of the folder; paths relative to the folder.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
     /// Whether components without an existing folder are left out.

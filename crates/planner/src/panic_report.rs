@@ -1,5 +1,4 @@
-//! The report about an object whose reconciler panicked: its state is unknown, and the time of the next try. The report doesn't repeat the panic's message, which may
-//! quote the object.
+//! The status and the event for an object whose reconciler panicked. They don't repeat the panic's message, which may quote the object.
 
 use std::collections::BTreeMap;
 

@@ -41,7 +41,7 @@ pub struct Plan<S, I, T, M> {
     pub status_first: bool,
     /// Events about the object, which are emitted after the status was written.
     pub events: Vec<Event>,
-    /// Actions that are not taken, each with its reason.
+    /// Actions that the plan omits, each with its reason.
     pub withheld: Vec<Withheld>,
     /// The objects that the shell watches with the plan's identity, for drift and health. A change of one causes a new plan.
     pub watch: Vec<Watched>,
@@ -61,12 +61,12 @@ fn write_target<S: serde::Serializer>(target: &Option<Arc<Target>>, serializer: 
     target.as_deref().serialize(serializer)
 }
 
-/// A status, whose conditions report the state of its object.
+/// The status of a kind, with conditions.
 pub trait Status: Clone + Default + PartialEq {
     /// Returns the conditions.
     fn conditions(&self) -> &[Condition];
 
-    /// Returns the conditions, to be changed.
+    /// Returns the conditions for changes.
     fn conditions_mut(&mut self) -> &mut Vec<Condition>;
 }
 
@@ -120,9 +120,9 @@ impl Status for TenantStatus {
     }
 }
 
-/// A step of a plan. The plan has decided everything: the shell chooses nothing.
+/// A step of a plan. It contains all decisions, so the shell only executes it.
 pub trait Step: fmt::Display {
-    /// Checks whether the step needs no identity's rights.
+    /// Checks whether the step can run without an identity, because it needs no rights in the cluster.
     fn is_public(&self) -> bool;
 }
 
@@ -162,7 +162,7 @@ impl Step for Request {
     }
 }
 
-/// A kind with its version.
+/// A kind with its API version.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KindReference {
@@ -172,7 +172,7 @@ pub struct KindReference {
     pub kind: String,
 }
 
-/// An object, and the version to read or watch it with.
+/// An object, and the API version for requests about it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
 pub struct Watched {
     /// The object.
@@ -193,7 +193,7 @@ impl Watched {
     }
 }
 
-/// A server-side apply. It is printed and serialised without confidential content.
+/// The content of a server-side apply, or of a creation. Its printed and serialised forms leave out confidential content.
 #[derive(Clone, PartialEq)]
 pub struct Apply {
     /// The object's id.
@@ -230,7 +230,7 @@ impl Serialize for Apply {
     }
 }
 
-/// A take-over of fields.
+/// A take-over of fields from other field managers, by a patch of managedFields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TakeOver {
@@ -242,7 +242,7 @@ pub struct TakeOver {
     pub patch: Value,
 }
 
-/// A removal of ownerReferences, by which the garbage collector would delete an object.
+/// A removal of ownerReferences, because of which the garbage collector would delete the object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Disown {
@@ -252,7 +252,7 @@ pub struct Disown {
     pub patch: Value,
 }
 
-/// A removal of finalizers.
+/// A removal of finalizers from an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Release {
@@ -264,7 +264,7 @@ pub struct Release {
     pub patch: Value,
 }
 
-/// A delete.
+/// The deletion of an object, with its preconditions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delete {
@@ -280,7 +280,7 @@ pub struct Delete {
     pub why: String,
 }
 
-/// The fate of a deleted object's dependents.
+/// The deletion propagation to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Propagation {
     /// The dependents are deleted afterwards.
@@ -292,7 +292,7 @@ pub enum Propagation {
 }
 
 impl Propagation {
-    /// Returns the word for the request.
+    /// Returns the value of `propagationPolicy`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -347,7 +347,7 @@ impl Stage {
     }
 }
 
-/// The expected actions of a later stage.
+/// The actions that a plan expects in a later stage, for users.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forecast {
@@ -361,7 +361,7 @@ pub struct Forecast {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FinalizerChange {
-    /// Add it.
+    /// Add the finalizer.
     Add(String),
     /// Remove the finalizer: the object disappears.
     Remove(String),
@@ -383,16 +383,16 @@ pub struct Event {
     pub place: EventPlace,
 }
 
-/// The place of an event.
+/// The namespace and the object of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EventPlace {
-    /// Beside the object that the plan is for, about it.
+    /// In the namespace of the plan's object, about this object.
     #[default]
     Beside,
     /// In the platform namespace, related to the object: the object's own namespace may be deleted, and only the platform can act on the event.
     Platform,
-    /// About another Kustomization, whose readers may see this one.
+    /// About another Kustomization, whose users may know the plan's Kustomization.
     Kustomization {
         /// The namespace of that Kustomization.
         namespace: String,
@@ -406,14 +406,14 @@ pub enum EventPlace {
 /// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EventKind {
-    /// Something went as it should.
+    /// The event reports no problem.
     Normal,
-    /// Something did not.
+    /// The event reports a problem.
     Warning,
 }
 
 impl EventKind {
-    /// Returns the word in the object.
+    /// Returns the value of the Event's field `type`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -423,7 +423,7 @@ impl EventKind {
     }
 }
 
-/// An action that is not taken, and the reason.
+/// An action that a plan omits, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Withheld {
     /// The omitted action: an object, or a phase.
@@ -440,7 +440,7 @@ pub enum Next {
     Again,
     /// Forget the attempt and its answers, and plan again at once: the input of the attempt has changed.
     Restart,
-    /// Keep the attempt; plan again when something watched changes, or at this time.
+    /// Keep the attempt. Plan again when a watched object changes, or at this time.
     Wait(Timestamp),
     /// The attempt is over: forget its answers. Plan again in a new attempt, at this time if there is one, or when a trigger fires. Triggers are: the object's
     /// generation or `requestedAt` changes, its source has another revision, a dependency changes, or a watched object changes.

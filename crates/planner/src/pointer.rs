@@ -1,11 +1,11 @@
-//! Places in a document, as RFC 6901 writes them: `/spec/replicas`, `/metadata/annotations/example.com~1key`, `/spec/list/0`.
+//! JSON Pointers (RFC 6901): `/spec/replicas`, `/metadata/annotations/example.com~1key`, `/spec/list/0`.
 //!
 //! The module parses such a text, and finds, removes and replaces the value at the place. A place that a document doesn't have is no error; a text that is no pointer
 //! is one.
 
 use serde_json::Value;
 
-/// A place in a document. An index may be negative, and counts from the end then, as in Flux's patches.
+/// A parsed JSON Pointer. A negative index counts from the end of a list, as in Flux's patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pointer(Vec<String>);
 
@@ -25,7 +25,7 @@ impl Pointer {
         rest.split('/').map(unescape_step).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns the steps, unescaped.
+    /// Returns the unescaped parts of the pointer.
     pub(crate) fn steps(&self) -> &[String] {
         &self.0
     }
@@ -78,7 +78,7 @@ fn unescape_step(step: &str) -> Result<String, &'static str> {
     Ok(read)
 }
 
-/// Finds the index that a step means in a list of a length.
+/// Parses a part of a pointer as an index into a list of this length.
 fn find_index(step: &str, length: usize) -> Option<usize> {
     let index = match step.strip_prefix('-') {
         Some(back) => length.checked_sub(back.parse().ok()?)?,
@@ -87,7 +87,7 @@ fn find_index(step: &str, length: usize) -> Option<usize> {
     (index < length).then_some(index)
 }
 
-/// Returns the value that a step leads to.
+/// Returns the field or the list item that one part of a pointer selects.
 pub(crate) fn find_step<'v>(at: &'v Value, step: &str) -> Option<&'v Value> {
     match at {
         Value::Object(map) => map.get(step),

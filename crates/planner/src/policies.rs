@@ -21,10 +21,10 @@ use crate::merge_patch::find_difference;
 use crate::plan::{Event, EventKind, EventPlace};
 use tenure_api::digest::digest_value;
 
-/// The known facts when a plan is made.
+/// The input of a plan for the policies and for the facts on namespaces.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Tenants and namespaces.
+    /// The facts of all Tenants and namespaces.
     pub facts: FactIndex,
     /// The Kustomizations that refuse edits by hand, by namespace.
     pub refusing: HandEditDenials,
@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub live: Vec<Value>,
     /// The objects that could not be written at the last try.
     pub refused: BTreeSet<Target>,
-    /// The state of the policies in which a request has met them last.
+    /// The digest ([`PolicyProbe::state`]) for which the API server last refused a probe. The refusal proves that these policies are in force.
     pub met: Option<String>,
 }
 
@@ -46,17 +46,17 @@ pub struct Plan {
     /// The writes to do now; empty if everything is right.
     pub writes: Vec<Write>,
     /// The request, as a dry run, that shows whether policies are in force.
-    pub probe: Option<Probe>,
-    /// Whether they are.
+    pub probe: Option<PolicyProbe>,
+    /// The state of the policies for the Enforcement's status.
     pub part_state: PartState,
 }
 
-/// A question that policies answer by refusing.
+/// A dry-run creation that the policies must refuse. The refusal proves that the API server evaluates the policies in their current form.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Probe {
-    /// The state of the policies that the probe is about.
+pub struct PolicyProbe {
+    /// A digest of the names, uids and generations of the stored policies that the probe tests.
     pub state: String,
-    /// The object that would be made.
+    /// The object of the dry-run creation.
     pub object: Value,
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A namespace as it was seen.
+/// The observed facts of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedNamespace {
     /// Name.
@@ -100,24 +100,24 @@ pub struct ObservedNamespace {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// One write.
+/// A write of the facts on a namespace, of a policy, or of a policy's binding.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Write {
-    /// The facts of a namespace, as a merge patch that names its uid.
+    /// Set the facts of a namespace, by a merge patch that names its uid.
     Facts {
         /// Name of the namespace.
         namespace: String,
         /// The patch.
         patch: Value,
     },
-    /// A policy or a binding that isn't there.
+    /// Create a missing policy or binding.
     Create {
         /// The object.
         object: Value,
         /// The event, if a user deleted the object.
         event: Option<Event>,
     },
-    /// A policy or a binding that isn't as it should be, as a merge patch that names its uid.
+    /// Correct a policy or a binding, by a merge patch that names its uid.
     Repair {
         /// The object as it should be.
         object: Value,
@@ -126,7 +126,7 @@ pub enum Write {
         /// The event; none for a repair that follows from the others.
         event: Option<Event>,
     },
-    /// A policy or a binding that another version made, if it still has this uid.
+    /// Delete a policy or a binding that another version of Tenure created, if it still has this uid.
     Delete {
         /// The object as stored.
         object: Value,
@@ -169,14 +169,14 @@ impl Write {
     }
 }
 
-/// Checks by the name whether Tenure's controllers keep a policy or a binding. They don't keep the one that bounds them.
+/// Checks by the name whether Tenure's controllers write a policy or a binding. They don't write the policy that limits their own rights.
 #[must_use]
 pub fn is_managed_policy(name: &str) -> bool {
     name.starts_with(POLICY_PREFIX) && !is_bound(name)
 }
 
-/// Policies and bindings that Tenure made and this version doesn't make. One that is being deleted is left out: a second
-/// deletion does nothing (`list_held` reports it).
+/// Lists the policies and bindings that another version of Tenure created and this version doesn't use. Leaves out objects that are being deleted, which `list_held`
+/// reports.
 #[must_use]
 pub fn list_obsolete<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let made = list_policies(settings);
@@ -196,7 +196,7 @@ pub fn list_obsolete<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Valu
     live.iter().filter(is_left).collect()
 }
 
-/// Policies and bindings of another version that are being deleted and stay: they refuse until their finalizers are gone.
+/// Lists the policies and bindings of another version that are being deleted, and that finalizers hold. They refuse requests until their finalizers are removed.
 fn list_held<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     let made = list_policies(settings);
     let is_held = |object: &&Value| {
@@ -254,7 +254,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         .iter()
         .filter_map(|wanted| restore_policy(&snapshot.live, wanted.clone(), is_first))
         .collect();
-    let left_over = list_obsolete(&snapshot.live, settings).into_iter().map(take_away);
+    let left_over = list_obsolete(&snapshot.live, settings).into_iter().map(delete_obsolete);
     let left_over: Vec<Write> = left_over.collect();
     let mut plan = judge_policies(snapshot, (&policies, &left_over), &wanted);
     let first: Vec<Write> = policies.into_iter().chain(left_over).collect();
@@ -263,7 +263,8 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Judges the state of the policies. The probe follows from the stored form of the policies. So does the policy that answers the probe: it is written after them.
+/// Returns the state of the policies, and the probe or the write that is still missing. The policy that refuses the probe contains a digest of the stored policies,
+/// so it is written after all others.
 fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wanted: &[Value]) -> Plan {
     let finish = |writes, probe, part_state| Plan {
         writes,
@@ -338,14 +339,14 @@ fn judge_policies(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write
         reason::NOT_MET_YET,
         "policies are stored, but the API server doesn't evaluate them yet",
     );
-    let probe = answering.is_empty().then(|| Probe {
+    let probe = answering.is_empty().then(|| PolicyProbe {
         object: make_probe(platform, &state),
         state,
     });
     finish(answering, probe, part_state)
 }
 
-/// The number of letters of the policies' state.
+/// The number of hexadecimal digits of the policies' digest.
 const STATE_LENGTH: usize = 16;
 /// The number of objects that a message names.
 const NAMED_TARGETS: usize = 4;
@@ -359,7 +360,8 @@ fn name_targets<'a>(writes: impl Iterator<Item = &'a Write>) -> String {
     }
 }
 
-fn take_away(found: &Value) -> Write {
+/// Returns the deletion of a policy or binding that another version of Tenure created.
+fn delete_obsolete(found: &Value) -> Write {
     let target = Target::from_object(found);
     Write::Delete {
         uid: ObjectView::new(found).read_text("/metadata/uid").to_owned(),
@@ -403,6 +405,7 @@ fn write_facts(
     })
 }
 
+/// Returns the write that creates or corrects a policy or binding. Returns nothing if the stored object is right.
 fn restore_policy(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
     let target = Target::from_object(&wanted);
     let Target { kind, name } = &target;

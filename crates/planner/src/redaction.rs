@@ -1,4 +1,4 @@
-//! The visible part of a confidential object, as it is and as it would be: which parts change, without their values.
+//! Hides confidential values in a stored object and in its wanted state. The result shows which parts change, without their values.
 //!
 //! The module decides which parts of a Secret, and of an object with values of a Secret, are hidden. A hidden value differs from another one only by its place.
 
@@ -50,13 +50,15 @@ pub(crate) fn redact_values(mut before: Option<&mut Value>, mut after: Option<&m
     }
 }
 
+/// Puts a field back into an object from which it was taken to hide its values.
 fn put_back(object: Option<&mut Value>, field: &str, part: Option<Value>) {
     if let (Some(object), Some(part)) = (object.and_then(Value::as_object_mut), part) {
         object.insert(field.to_owned(), part);
     }
 }
 
-/// Labels and annotations may also come from variables with a Secret's values. Names of objects are visible to everyone.
+/// Hides the values of labels and annotations of a confidential object, since variables with a Secret's values can be in them. Names of objects are visible to
+/// everyone.
 fn mask_metadata(before: Option<&mut Value>, after: Option<&mut Value>, is_confidential: bool) {
     let (mut before, mut after) = (before, after);
     for field in ["labels", "annotations"] {

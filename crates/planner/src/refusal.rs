@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A request that failed.
+/// A failed request: the API server's status, or Tenure's own reason if no status came.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Failure {
@@ -27,7 +27,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Checks whether the same request may succeed later without anybody changing anything: no answer, overload, server error.
+    /// Checks whether the same request may succeed later without any change: after no answer, an overload, or a server error.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.code == 0 || self.code == 429 || self.code >= 500
@@ -40,7 +40,7 @@ impl Failure {
     }
 }
 
-/// One problem of a request.
+/// A problem with one part of a request, such as an invalid field (`details.causes` of a Kubernetes Status).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cause {

@@ -11,7 +11,7 @@ use tenure_api::kustomization::PostBuild;
 use tenure_api::text::count_of;
 use zeroize::Zeroizing;
 
-/// The strategy that substitutes without any variable, too.
+/// The value of `spec.postBuild.substituteStrategy` that substitutes even without variables.
 pub(crate) const ALWAYS: &str = "Always";
 
 /// A variable of `spec.postBuild`.
@@ -39,7 +39,7 @@ pub struct DecryptionKeys {
 }
 
 impl DecryptionKeys {
-    /// Keys by the names of their entries.
+    /// Creates the keys from the Secret's entries, by name.
     #[must_use]
     pub fn new(entries: BTreeMap<String, Zeroizing<Vec<u8>>>) -> Self {
         Self { entries }
@@ -66,7 +66,8 @@ impl fmt::Debug for DecryptionKeys {
     }
 }
 
-/// The inputs of a rendering. They are printed and serialised without any value, and equal if their digests are equal.
+/// The inputs of a rendering besides files: variables and decryption keys. Their printed and serialised forms contain no value. Two are equal if their digests are
+/// equal.
 #[derive(Clone, Default)]
 pub struct RenderInputs {
     variables: Option<Arc<BTreeMap<String, Variable>>>,
@@ -115,7 +116,7 @@ impl RenderInputs {
     #[must_use]
     pub fn with_keys(self, keys: DecryptionKeys) -> Self {
         let mut hash = Sha256::new();
-        // This separator can't be produced by variables alone.
+        // Variables alone never produce this separator, so equal digests mean equal inputs.
         add(&mut hash, b"decryption");
         add(&mut hash, self.digest.0.as_ref().map_or(&[], <[u8; 32]>::as_slice));
         for (name, key) in keys.entries() {
@@ -147,7 +148,7 @@ impl RenderInputs {
         &self.digest
     }
 
-    /// Checks whether there are any.
+    /// Checks whether there are neither variables nor keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.variables.is_none() && self.keys.is_none()

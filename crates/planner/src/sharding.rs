@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 use tenure_tenancy::{Instance, ShardUnit};
 
-/// Up to which revisions the Tenants and the namespaces were seen.
+/// The revisions up to which an instance has seen the Tenants and the namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The revision of the Tenants.
@@ -38,7 +38,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// The error for a text that holds no progress.
+/// The error for a text that is no valid [`Progress`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it doesn't report which Tenants and namespaces it has seen")]
 pub struct InvalidProgress;
@@ -59,10 +59,9 @@ impl FromStr for Progress {
 /// The progress that a leader writes into its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReleaseRecord {
-    /// Up to where the leader has released what is not its.
+    /// The progress up to which the leader has released every part that is no longer its own.
     pub seen: Progress,
-    /// The last change that the leader knows of. A peer that has not seen this change may hold wrong beliefs about its own part: something may have been its for a
-    /// moment that no peer has seen.
+    /// The last change that the leader knows of. A peer that has not seen this change may be wrong about its own parts.
     pub changed: Progress,
 }
 
@@ -84,21 +83,21 @@ impl FromStr for ReleaseRecord {
     }
 }
 
-/// Another instance that leads, by its Lease.
+/// A leading instance other than this one, as its Lease describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The name of the Lease.
     pub lease: String,
     /// The holder of the Lease.
     pub holder: String,
-    /// Up to where the peer has released what is not its. It is unset if the peer reconciles everything, or has not reported yet.
+    /// The progress that the peer reports. Unset if the peer reconciles everything, or has not reported yet.
     pub released: Option<ReleaseRecord>,
 }
 
-/// The phase of something that this instance reconciles, or reconciled.
+/// The phase of one part of the tenants: whether this instance waits for it, reconciles it, or releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The part belongs to this instance since then, and work has not begun.
+    /// The part belongs to this instance since this change, and work has not begun.
     Due(Progress),
     /// Work has begun.
     Begun,
@@ -111,15 +110,15 @@ enum Phase {
 pub struct OwnedParts {
     instance: Instance,
     parts: BTreeMap<ShardUnit, Phase>,
-    /// Up to where the instance has seen everything, and up to where it has released.
+    /// The progress up to which the instance has seen all changes, and the progress up to which it has released parts.
     seen: Option<ReleaseRecord>,
     released: Option<ReleaseRecord>,
-    /// The only instance has begun, and doesn't look at others any more.
+    /// True after work has begun. Then an instance that reconciles everything no longer waits for peers.
     is_alone: bool,
 }
 
 impl OwnedParts {
-    /// Creates the holdings of an instance that has seen nothing yet.
+    /// Creates the state of an instance that has seen no objects yet.
     #[must_use]
     pub fn new(instance: Instance) -> Self {
         Self {
@@ -170,7 +169,7 @@ impl OwnedParts {
         }
     }
 
-    /// Returns up to where the instance has released what is not its, for its Lease. An instance that reconciles everything releases nothing, and reports nothing.
+    /// Returns the record for the instance's Lease. An instance that reconciles everything releases nothing, and has no record.
     #[must_use]
     pub fn release_record(&self) -> Option<ReleaseRecord> {
         self.released.filter(|_| self.instance != Instance::Only)
@@ -201,7 +200,7 @@ impl OwnedParts {
         ready
     }
 
-    /// Checks whether a part of the instance hasn't begun.
+    /// Checks whether the instance has a part on which work has not begun.
     #[must_use]
     pub fn has_waiting_parts(&self) -> bool {
         self.parts.values().any(|phase| matches!(phase, Phase::Due(_)))
@@ -236,15 +235,17 @@ impl OwnedParts {
     }
 }
 
+/// Checks whether a peer has released the parts that moved away from it up to this change.
 fn has_released(peer: &Peer, since: &Progress) -> bool {
     peer.released.is_some_and(|released| released.seen.covers(since))
 }
 
+/// Checks whether a peer knows a change that this instance has not seen.
 fn is_ahead(peer: &Peer, seen: &Progress) -> bool {
     peer.released.is_some_and(|released| !seen.covers(&released.changed))
 }
 
-/// Lists the keys that some object has and no leader reconciles.
+/// Lists the shard keys that objects have and that no leader reconciles.
 #[must_use]
 pub fn list_unserved(keys: &BTreeSet<String>, peers: &[Peer]) -> Vec<String> {
     let served: BTreeSet<&str> = peers

@@ -1,5 +1,5 @@
-//! The cluster that a kubeconfig, or an address in a ConfigMap, leads to, with its credentials. The address and the trusted authority identify a cluster. The
-//! credentials don't, since they change. A target is never printed: only the host and the port may appear in a text.
+//! Another cluster as a target of applies, from a kubeconfig or a ConfigMap: its address and the credentials. The address and the trusted authority identify a
+//! cluster. The credentials don't, since they change. A target is never printed: only the host and the port may appear in a text.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ pub struct TargetCredentials {
 }
 
 impl TargetCredentials {
-    /// Checks whether there are none.
+    /// Checks whether there are no credentials.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.token.is_none() && self.basic.is_none() && self.certificate.is_none() && self.ordered.is_none()
@@ -62,9 +62,9 @@ impl fmt::Debug for TargetCredentials {
 pub struct Target {
     /// The address of the API server.
     pub address: TargetAddress,
-    /// The name that its certificate has to be for, if it isn't the host.
+    /// The name to expect in the API server's certificate, if it isn't the host.
     pub server_name: Option<String>,
-    /// The authorities that are believed, in PEM; the system's when there are none.
+    /// The trusted authorities, in PEM. Unset: the system's authorities.
     pub authority: Option<Vec<u8>>,
     /// The credentials.
     pub credentials: TargetCredentials,
@@ -84,7 +84,7 @@ impl Target {
         add(&mut hash, self.address.host.as_bytes());
         add(&mut hash, &self.address.port.to_be_bytes());
         add(&mut hash, self.address.path.as_bytes());
-        // The line ends of a text depend on its author.
+        // The authority is hashed without white space around it, which depends on the author of the text.
         add(&mut hash, self.authority.as_deref().unwrap_or_default().trim_ascii());
         hash
     }

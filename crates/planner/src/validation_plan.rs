@@ -1,5 +1,5 @@
-//! Plans for objects that are only checked, and that other parts use when something happens: an Alert and a Provider. The status and an event report a problem; nothing
-//! is done in the cluster for the object. Each kind checks its own spec.
+//! Plans for kinds that are only validated: Alert and Provider. The notifier uses these objects when an event occurs. A plan reports a problem in the status and in an
+//! event, and takes no other action in the cluster. Each kind checks its own spec.
 
 use std::fmt;
 
@@ -16,10 +16,10 @@ use crate::plan::{self, EventKind, FinalizerChange, Next, Plan, Status, Withheld
 /// The time until the next look at a problem that may end by itself.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// A plan that has nothing to do in the cluster.
+/// A plan without steps: it only writes the object's status, events, and the removal of a finalizer.
 pub type ValidationPlan<T> = Plan<NoStep, ServiceAccount, T, ()>;
 
-/// A step that cannot exist.
+/// The step type of plans without steps. It has no values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum NoStep {}
 
@@ -35,16 +35,16 @@ impl fmt::Display for NoStep {
     }
 }
 
-/// The reason for which an object is not Ready.
+/// The reason and message of an Alert or a Provider that is not Ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct NotReady {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// Whether a user has to change the object, so that it is Stalled.
+    /// True if only a change of the object helps. Then the object is also Stalled.
     pub(crate) is_final: bool,
 }
 
-impl Refusal {
+impl NotReady {
     pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason,
@@ -61,7 +61,7 @@ impl Refusal {
         Self::new(reason::UNSUPPORTED_FIELD, message)
     }
 
-    /// Creates the refusal of an object that waits for another one, without a fault of its own.
+    /// Creates the reason of an object that is valid and waits for another object.
     pub(crate) fn waiting(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             is_final: false,
@@ -70,25 +70,25 @@ impl Refusal {
     }
 }
 
-impl From<Denial> for Refusal {
+impl From<Denial> for NotReady {
     fn from(denial: Denial) -> Self {
         Self::new(denial.reason.as_str(), denial.message)
     }
 }
 
-/// The input of a plan.
+/// The fields of an Alert or a Provider that [`ValidatedObject::plan`] reads.
 pub(crate) struct ValidatedObject<'a, T> {
     pub(crate) kind: &'static str,
     pub(crate) metadata: &'a ObjectMeta,
     pub(crate) is_suspended: bool,
     pub(crate) status: Option<&'a T>,
-    /// The status with this generation observed.
+    /// Sets `observedGeneration` in a status.
     pub(crate) observe: fn(T, Option<i64>) -> T,
 }
 
 impl<T: Status> ValidatedObject<'_, T> {
-    /// Makes the plan: `judge` returns the message of Ready, or the reason for which the object is not Ready.
-    pub(crate) fn plan(&self, now: Timestamp, judge: impl FnOnce() -> Result<String, Refusal>) -> ValidationPlan<T> {
+    /// Plans the status of the object. `judge` validates the object and returns the message of Ready, or the reason why the object is not Ready.
+    pub(crate) fn plan(&self, now: Timestamp, judge: impl FnOnce() -> Result<String, NotReady>) -> ValidationPlan<T> {
         let mut plan = Plan::idle(outcome::name_subject(self.kind, self.metadata), ());
         if self.metadata.deletion_timestamp.is_some() {
             let finalizers = self.metadata.finalizers.iter().flatten();

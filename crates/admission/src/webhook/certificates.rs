@@ -13,7 +13,7 @@ use rcgen::{
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
-use tenure_planner::certificate_renewal::{Serving, Snapshot, Validity};
+use tenure_planner::certificate_renewal::{ServingCertificate, Snapshot, Validity};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
 /// The greatest number of authorities that are read. Two exist while one replaces the other.
@@ -110,7 +110,7 @@ impl StoredCertificate {
         let authorities = self.authorities.iter().filter_map(read_validity).collect();
         let serving = self.serving.as_ref().and_then(|(certificate, _)| {
             let signed = self.authorities.iter().rposition(|one| has_signed(one, certificate));
-            Some(Serving {
+            Some(ServingCertificate {
                 authority: signed,
                 validity: read_validity(certificate)?,
                 is_for_names: is_for(certificate, names),

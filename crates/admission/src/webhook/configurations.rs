@@ -18,7 +18,7 @@ use tenure_cluster::{
     Client, ClusterError, EventHistory, EventKind, EventRecorder, ObjectEvent, Resource, WatchEvent,
     read_policies_in_force, report_enforcement, watch,
 };
-use tenure_planner::enforcement::{Part, PartState};
+use tenure_planner::enforcement::{EnforcedPart, PartState};
 use tenure_tenancy::Settings;
 use tokio::sync::Notify;
 
@@ -156,7 +156,7 @@ impl ConfigurationKeeper {
 
     /// Writes the state of the configurations into the cluster's Enforcement.
     async fn report(&self, state: &PartState) {
-        let written = report_enforcement(&self.client, MANAGER, (Part::Webhooks, state), &self.settings).await;
+        let written = report_enforcement(&self.client, MANAGER, (EnforcedPart::Webhooks, state), &self.settings).await;
         if let Err(error) = written {
             self.log_problem(&format!("the Enforcement {CONFIGURATION} can't be written: {error}"));
         }

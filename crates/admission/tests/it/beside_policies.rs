@@ -7,7 +7,7 @@ use tenure_admission::webhook::{WebhookInstance, WebhookSettings};
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::reason;
 use tenure_cluster::report_enforcement;
-use tenure_planner::enforcement::{Part, PartState};
+use tenure_planner::enforcement::{EnforcedPart, PartState};
 use tenure_tenancy::Settings;
 use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
 use tokio::net::TcpListener;
@@ -147,9 +147,14 @@ async fn configurations_follow_whether_policies_are_in_force() {
     let door = Arc::new(WebhookInstance::new(controller.clone(), settings));
     let open = tokio::spawn(async move { door.open(listener).await });
     let report = async |state: PartState| {
-        report_enforcement(&controller, "tenure-controller", (Part::Policies, &state), &tenancy)
-            .await
-            .unwrap();
+        report_enforcement(
+            &controller,
+            "tenure-controller",
+            (EnforcedPart::Policies, &state),
+            &tenancy,
+        )
+        .await
+        .unwrap();
     };
     let not_yet = || PartState::not_in_force(reason::NOT_MET_YET, "the API server doesn't evaluate them yet");
     for (state, wanted) in [

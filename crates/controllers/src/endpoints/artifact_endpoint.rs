@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tenure_planner::artifact_address::ArtifactAddress;
-use tenure_planner::receiver::{Bucket, Rate};
+use tenure_planner::receiver::{Rate, TokenBucket};
 
 /// The request rate of one reader.
 const READER_RATE: Rate = Rate {
@@ -56,7 +56,7 @@ pub struct ArtifactEndpoint {
 #[derive(Debug)]
 struct Shared {
     keeper: Mutex<Option<Weak<dyn ArtifactKeeper>>>,
-    rates: Mutex<HashMap<String, Bucket>>,
+    rates: Mutex<HashMap<String, TokenBucket>>,
     transfers: Mutex<TransferCounts>,
     began: Instant,
 }

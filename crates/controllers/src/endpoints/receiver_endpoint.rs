@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, join_all};
 use tenure_planner::receiver::{
-    Bucket, Delivery, HookPath, RECEIVER_RATE, TENANT_RATE, Verdict, WHOLE_BODY, name_path,
+    Delivery, HookPath, RECEIVER_RATE, TENANT_RATE, TokenBucket, Verdict, WHOLE_BODY, name_path,
 };
 use tenure_sources::{BudgetLimits, ByteBudget, HeldBytes};
 
@@ -84,8 +84,8 @@ impl ReceiverPaths {
 /// The request rates of each Receiver and of each tenant.
 #[derive(Debug, Default)]
 struct Rates {
-    receivers: HashMap<Key, Bucket>,
-    tenants: HashMap<String, Bucket>,
+    receivers: HashMap<Key, TokenBucket>,
+    tenants: HashMap<String, TokenBucket>,
 }
 
 impl Default for ReceiverEndpoint {
@@ -219,7 +219,7 @@ impl ReceiverEndpoint {
 }
 
 /// Drops full buckets once there are many buckets. This happens rarely, or each request would look at all of them.
-fn drop_full<K>(buckets: &mut HashMap<K, Bucket>, now: Duration) {
+fn drop_full<K>(buckets: &mut HashMap<K, TokenBucket>, now: Duration) {
     if buckets.len() >= FEW && buckets.len() == buckets.capacity() {
         buckets.retain(|_, bucket| !bucket.is_full(now));
     }

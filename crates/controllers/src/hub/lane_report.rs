@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_cluster::{ClusterError, report_enforcement};
-use tenure_planner::enforcement::{Part, assess_lanes};
+use tenure_planner::enforcement::{EnforcedPart, assess_lanes};
 
 use crate::hub::Hub;
 
@@ -30,7 +30,7 @@ pub(crate) async fn maintain_report(hub: Arc<Hub>) {
         }
         is_settled = true;
         let (controller, settings) = (&hub.context.controller, &hub.context.settings);
-        let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Lanes, &state), settings).await;
+        let written = report_enforcement(controller, TENURE_CONTROLLER, (EnforcedPart::Lanes, &state), settings).await;
         // A cluster without the kind gets only the events.
         let problem = match written {
             Ok(()) | Err(ClusterError::NoKindMatch { .. }) => String::new(),

@@ -18,8 +18,8 @@ use tenure_cluster::{
     Client, ClusterError, DeleteOptions, EventHistory, EventRecorder, Preconditions, read_policies_in_force,
     report_enforcement,
 };
-use tenure_planner::enforcement::{Part, PartState};
-use tenure_planner::policies::{ObservedNamespace, Plan, Probe, Snapshot, Target, Write, plan};
+use tenure_planner::enforcement::{EnforcedPart, PartState};
+use tenure_planner::policies::{ObservedNamespace, Plan, PolicyProbe, Snapshot, Target, Write, plan};
 use tenure_tenancy::{FactIndex, NamespaceFacts, Placement};
 use tokio::time::Instant;
 
@@ -141,7 +141,8 @@ impl PolicyTracker {
             return;
         }
         let (controller, settings) = (&hub.context.controller, &hub.context.settings);
-        let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Policies, state), settings).await;
+        let written =
+            report_enforcement(controller, TENURE_CONTROLLER, (EnforcedPart::Policies, state), settings).await;
         let complaint = match written {
             Ok(()) => {
                 self.reported = Some((state.clone(), Instant::now()));
@@ -158,8 +159,8 @@ impl PolicyTracker {
     }
 
     /// Sends the probe, if one is due. Returns the delay until the next full check.
-    async fn ask(&mut self, hub: &Hub, probe: Option<Probe>) -> Option<Duration> {
-        let Some(Probe { state, object }) = probe else {
+    async fn ask(&mut self, hub: &Hub, probe: Option<PolicyProbe>) -> Option<Duration> {
+        let Some(PolicyProbe { state, object }) = probe else {
             self.pause = None;
             return Some(hub.context.policy_interval);
         };

@@ -9,8 +9,8 @@ use tenure_cluster::EventHistory;
 use tenure_planner::alert::RecentEvents;
 use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::expression::EvaluationBudget;
-use tenure_planner::provider::{LETTER_RATE, TENANT_LETTER_RATE};
-use tenure_planner::receiver::{Bucket, Rate};
+use tenure_planner::provider::{NOTIFICATION_RATE, TENANT_NOTIFICATION_RATE};
+use tenure_planner::receiver::{Rate, TokenBucket};
 
 /// The rate of events about Alerts, for all Alerts of a lane.
 const COMPLAINT_RATE: Rate = Rate {
@@ -44,7 +44,7 @@ pub(crate) type NamespacedName = (String, String);
 struct ProviderQueue {
     waiting: VecDeque<QueuedNotification>,
     is_running: bool,
-    bucket: Bucket,
+    bucket: TokenBucket,
     purse: EvaluationBudget,
 }
 
@@ -56,8 +56,8 @@ struct QueueState {
     lost: u64,
     recent: RecentEvents,
     lines: HashMap<NamespacedName, ProviderQueue>,
-    tenant: Bucket,
-    complaints: Bucket,
+    tenant: TokenBucket,
+    complaints: TokenBucket,
     histories: HashMap<NamespacedName, Arc<tokio::sync::Mutex<EventHistory>>>,
 }
 
@@ -159,7 +159,7 @@ impl NotificationQueue {
         };
         let mut own = line.bucket;
         // Take from both buckets, or from neither.
-        let is_free = own.take_token(LETTER_RATE, now) && tenant.take_token(TENANT_LETTER_RATE, now);
+        let is_free = own.take_token(NOTIFICATION_RATE, now) && tenant.take_token(TENANT_NOTIFICATION_RATE, now);
         if is_free {
             line.bucket = own;
         }

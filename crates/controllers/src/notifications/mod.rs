@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use tenure_api::{Alert, ObjectMeta, reason};
 use tenure_planner::Event;
 use tenure_planner::alert::{
-    Candidate, Combined, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts,
+    Candidate, CombinedMetadata, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts,
 };
 use tenure_planner::alert_event::AlertEvent;
 use tenure_planner::list_limits::{ALERTS_LOOKED_AT, ALERTS_SELECTED};
@@ -170,7 +170,7 @@ async fn queue_for_alerts(lane: &Arc<Lane>, about: &[SelectedAlert], chosen: Sel
         let Some(SelectedAlert { shard, alert, .. }) = about.get(index) else {
             continue;
         };
-        let Combined { metadata, conflicts } = combined;
+        let CombinedMetadata { metadata, conflicts } = combined;
         if !conflicts.is_empty() {
             write_failure_event(
                 lane,

@@ -10,9 +10,9 @@ use super::pattern;
 use crate::alert_event::{REPORTED_KINDS, Severity};
 use crate::list_limits;
 use crate::provider;
-use crate::validation_plan::Refusal;
+use crate::validation_plan::NotReady;
 
-/// The kinds in Flux's definition.
+/// The kinds that Flux's CustomResourceDefinition allows in `spec.eventSources`.
 const KNOWN: [&str; 12] = [
     "Bucket",
     "GitRepository",
@@ -29,7 +29,7 @@ const KNOWN: [&str; 12] = [
 ];
 
 /// Checks an Alert, and returns the message of Ready or the reason for which the Alert can't be used.
-pub(super) fn validate(snapshot: &Snapshot) -> Result<String, Refusal> {
+pub(super) fn validate(snapshot: &Snapshot) -> Result<String, NotReady> {
     let spec = &snapshot.alert.spec;
     let namespace = snapshot.alert.metadata.namespace.as_deref().unwrap_or_default();
     check_spec(spec)?;
@@ -37,10 +37,10 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<String, Refusal> {
         check_source(&snapshot.placement, namespace, index, source)?;
     }
     for (field, pattern) in list_patterns(spec) {
-        pattern::compile(pattern).map_err(|problem| Refusal::invalid(format!("{field}: {problem}")))?;
+        pattern::compile(pattern).map_err(|problem| NotReady::invalid(format!("{field}: {problem}")))?;
     }
     let name = &spec.provider_ref.name;
-    let waits = |problem: String| Refusal::waiting(reason::PROVIDER_NOT_READY, problem);
+    let waits = |problem: String| NotReady::waiting(reason::PROVIDER_NOT_READY, problem);
     match &snapshot.provider {
         None => {
             return Err(waits(format!(
@@ -58,7 +58,7 @@ pub(super) fn validate(snapshot: &Snapshot) -> Result<String, Refusal> {
     Ok(describe_ready(spec))
 }
 
-/// Lists all expressions, with the fields that hold them.
+/// Lists the regular expressions of an Alert, each with the path of its field.
 pub(super) fn list_patterns(spec: &AlertSpec) -> impl Iterator<Item = (String, &str)> {
     let included = spec.inclusion_list.iter().enumerate();
     let excluded = spec.exclusion_list.iter().enumerate();
@@ -67,21 +67,21 @@ pub(super) fn list_patterns(spec: &AlertSpec) -> impl Iterator<Item = (String, &
     included.chain(excluded)
 }
 
-fn check_spec(spec: &AlertSpec) -> Result<(), Refusal> {
-    list_limits::check_alert(spec).map_err(Refusal::invalid)?;
+fn check_spec(spec: &AlertSpec) -> Result<(), NotReady> {
+    list_limits::check_alert(spec).map_err(NotReady::invalid)?;
     ObjectName::new(spec.provider_ref.name.clone())
-        .map_err(|error| Refusal::invalid(format!("spec.providerRef.name: {error}")))?;
+        .map_err(|error| NotReady::invalid(format!("spec.providerRef.name: {error}")))?;
     if let Some(text) = spec.event_severity.as_deref().filter(|text| !text.is_empty())
         && Severity::read(text).is_none()
     {
-        return Err(Refusal::invalid(format!(
+        return Err(NotReady::invalid(format!(
             "spec.eventSeverity: {text:?} is neither info nor error"
         )));
     }
     Ok(())
 }
 
-fn check_source(placement: &Placement, namespace: &str, index: usize, source: &EventSource) -> Result<(), Refusal> {
+fn check_source(placement: &Placement, namespace: &str, index: usize, source: &EventSource) -> Result<(), NotReady> {
     let field = |name: &str| format!("spec.eventSources[{index}].{name}");
     if !KNOWN.contains(&source.kind.as_str()) {
         let message = format!(
@@ -89,18 +89,18 @@ fn check_source(placement: &Placement, namespace: &str, index: usize, source: &E
             field("kind"),
             source.kind
         );
-        return Err(Refusal::invalid(message));
+        return Err(NotReady::invalid(message));
     }
     if let Some(given) = source.api_version.as_deref().filter(|given| !given.is_empty())
         && let Some((_, group)) = REPORTED_KINDS.iter().find(|(kind, _)| *kind == source.kind)
         && given.split('/').next() != Some(group)
     {
         let message = format!("{}: {given:?} has no {}: {group} has", field("apiVersion"), source.kind);
-        return Err(Refusal::invalid(message));
+        return Err(NotReady::invalid(message));
     }
     if source.name != "*" {
         ObjectName::new(source.name.clone())
-            .map_err(|error| Refusal::invalid(format!("{}: {error}", field("name"))))?;
+            .map_err(|error| NotReady::invalid(format!("{}: {error}", field("name"))))?;
     }
     reference::check_event_source(
         placement,
@@ -111,7 +111,7 @@ fn check_source(placement: &Placement, namespace: &str, index: usize, source: &E
     Ok(())
 }
 
-/// Writes the message of Ready, with the kinds that send no events.
+/// Writes the message of Ready. It names the kinds in `spec.eventSources` that send no events.
 fn describe_ready(spec: &AlertSpec) -> String {
     let is_reported = |kind: &&str| REPORTED_KINDS.iter().any(|(reported, _)| reported == kind);
     let mut silent: Vec<&str> = spec.event_sources.iter().map(|source| source.kind.as_str()).collect();

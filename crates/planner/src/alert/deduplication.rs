@@ -1,4 +1,4 @@
-//! Recent news: equal news is sent once in a while, as in Flux. The module remembers a bounded number of digests.
+//! Suppresses duplicate events: equal events within five minutes are sent once, as in Flux. The module remembers a bounded number of digests.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -7,21 +7,21 @@ use sha2::{Digest as _, Sha256};
 
 use crate::alert_event::AlertEvent;
 
-/// The time for which equal news is not sent again (Flux's default).
+/// The time for which an equal event is not sent again (Flux's default).
 pub const SAME_FOR: Duration = Duration::from_secs(300);
-/// The number of remembered news. A lane with more of them sends some of them twice.
+/// The most remembered events of a lane. A lane with more events within [`SAME_FOR`] can send an event twice.
 pub const RECENT: usize = 4096;
 
-/// The recent news. Times count from any fixed moment.
+/// The digests of the events that a lane sent lately, and when. Times count from any fixed moment.
 #[derive(Debug, Default)]
 pub struct RecentEvents {
     sent: HashMap<[u8; 32], Duration>,
-    /// The oldest first.
+    /// The keys of `sent`, the oldest first.
     order: VecDeque<[u8; 32]>,
 }
 
 impl RecentEvents {
-    /// Checks whether the news is new, and remembers it then.
+    /// Checks that no equal event was sent lately, and then records this event as sent.
     pub fn record_if_new(&mut self, news: &AlertEvent, now: Duration) -> bool {
         while let Some(oldest) = self.order.front().copied() {
             let is_over = self.sent.get(&oldest).is_none_or(|at| now >= *at + SAME_FOR);

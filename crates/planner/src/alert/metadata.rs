@@ -8,9 +8,9 @@ use tenure_api::metadata::EVENT_METADATA_PREFIX;
 
 use crate::alert_event::AlertEvent;
 
-/// The combined metadata of an event.
+/// The metadata of an event after all sources are merged, and the keys that several sources set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Combined {
+pub struct CombinedMetadata {
     /// The values, by name.
     pub metadata: BTreeMap<String, String>,
     /// The names with several values, and their sources; the last one takes precedence.
@@ -19,7 +19,7 @@ pub struct Combined {
 
 /// Combines the metadata of an event for an Alert.
 #[must_use]
-pub fn combine_metadata(news: &AlertEvent, spec: &AlertSpec) -> Combined {
+pub fn combine_metadata(news: &AlertEvent, spec: &AlertSpec) -> CombinedMetadata {
     let own_prefix = format!("{}/", news.object.group());
     let behind = |prefix: &str| -> Vec<(String, String)> {
         let found = news.metadata.iter();
@@ -44,7 +44,7 @@ pub fn combine_metadata(news: &AlertEvent, spec: &AlertSpec) -> Combined {
         ),
         ("involved object controller metadata", behind(&own_prefix)),
     ];
-    let mut combined = Combined::default();
+    let mut combined = CombinedMetadata::default();
     let mut sources_by_key: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (who, entries) in layers {
         for (key, value) in entries {

@@ -19,7 +19,7 @@ use tenure_api::{Alert, AlertStatus, Provider};
 use tenure_tenancy::Placement;
 
 pub use deduplication::{RECENT, RecentEvents, SAME_FOR};
-pub use metadata::{Combined, combine_metadata};
+pub use metadata::{CombinedMetadata, combine_metadata};
 pub use selection::{Candidate, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts};
 
 use crate::plan::Status;
@@ -28,7 +28,7 @@ use crate::validation_plan::{ValidatedObject, ValidationPlan};
 /// A plan for an Alert.
 pub type Plan = ValidationPlan<AlertStatus>;
 
-/// The known facts when a plan is made.
+/// The input of a plan for an Alert: the Alert, its tenancy, and its Provider.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
@@ -68,7 +68,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     validated.plan(now, || check::validate(snapshot))
 }
 
-/// Estimates the weight of [`plan`] in bytes of text: expressions are compiled.
+/// Estimates the cost of [`plan`] in bytes of text, since the plan compiles the Alert's regular expressions.
 #[must_use]
 pub fn estimate_plan(alert: &Alert) -> usize {
     check::list_patterns(&alert.spec)

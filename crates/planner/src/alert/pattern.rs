@@ -3,7 +3,7 @@
 
 use regex::{Regex, RegexBuilder};
 
-/// Bytes that one may become.
+/// The largest size of a compiled expression, in bytes.
 pub(super) const COMPILED: usize = 64 << 10;
 
 /// Compiles an expression.

@@ -6,7 +6,7 @@ use tenure_api::alert::EventSource;
 use tenure_tenancy::{Placement, reference};
 
 use super::check::list_patterns;
-use super::metadata::{Combined, combine_metadata};
+use super::metadata::{CombinedMetadata, combine_metadata};
 use super::pattern;
 use crate::alert_event::{AlertEvent, Severity};
 use crate::list_limits::{ALERTS_SELECTED, EVENT_SOURCES, PATTERNS_BYTES, PATTERNS_TRIED};
@@ -23,18 +23,18 @@ pub struct Candidate<'a> {
     pub placement: &'a Placement,
 }
 
-/// The result for the candidates.
+/// The Alerts that get an event, and the Alerts that were left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectedAlerts {
     /// The chosen Alerts, as indexes into the candidates, with their metadata.
-    pub chosen: Vec<(usize, Combined)>,
+    pub chosen: Vec<(usize, CombinedMetadata)>,
     /// The Alerts that are left out because of a mistake in their spec. Their own status reports the mistake.
     pub mistaken: Vec<usize>,
     /// The first Alert that was left out because too many were chosen.
     pub too_many: Option<usize>,
 }
 
-/// Checks whether an Alert names the object of an event, by the cheap criteria.
+/// Checks whether an Alert isn't suspended, wants the event's severity, and names the event's object. This check evaluates no regular expression.
 #[must_use]
 pub fn is_about(alert: &Alert, news: &AlertEvent) -> bool {
     let namespace = alert.metadata.namespace.as_deref().unwrap_or_default();
@@ -49,7 +49,7 @@ fn list_sources(alert: &Alert) -> impl Iterator<Item = &EventSource> {
     alert.spec.event_sources.iter().take(EVENT_SOURCES)
 }
 
-/// Estimates the weight of [`is_about`] in bytes of text: each entry, and each label of it, is compared.
+/// Estimates the cost of [`is_about`] in bytes of text, since it compares each entry and each of the entry's labels.
 #[must_use]
 pub fn estimate_glance(alert: &Alert, news: &AlertEvent) -> usize {
     let compared = |source: &EventSource| 1 + source.match_labels.len().min(news.labels.len());
@@ -57,8 +57,8 @@ pub fn estimate_glance(alert: &Alert, news: &AlertEvent) -> usize {
     (1 + terms).saturating_mul(COMPARED)
 }
 
-/// Checks whether an Alert may name the object of an event. The caller checks this before it counts the candidate: in the pool, which several namespaces share, foreign
-/// Alerts would otherwise use up the places of the event's own namespace.
+/// Checks whether tenancy lets an Alert name the object of an event. The caller checks this before it counts the candidate: in a lane that several namespaces share,
+/// foreign Alerts would otherwise use up the places of the event's own namespace.
 #[must_use]
 pub fn may_name(candidate: &Candidate<'_>, news: &AlertEvent) -> bool {
     let namespace = candidate.alert.metadata.namespace.as_deref().unwrap_or_default();
@@ -67,6 +67,7 @@ pub fn may_name(candidate: &Candidate<'_>, news: &AlertEvent) -> bool {
     reference::check_event_source(candidate.placement, namespace, Some(&object.namespace), (kind, name)).is_ok()
 }
 
+/// Checks whether an entry of `spec.eventSources` selects the object of an event, by namespace, kind, name and labels.
 fn names_object(source: &EventSource, own_namespace: &str, news: &AlertEvent) -> bool {
     let object = &news.object;
     let namespace = source.namespace.as_deref().unwrap_or(own_namespace);
@@ -80,13 +81,13 @@ fn names_object(source: &EventSource, own_namespace: &str, news: &AlertEvent) ->
             .all(|(key, value)| news.labels.get(key) == Some(value))
 }
 
-/// The bounds on all expressions for one event: the number of compiled ones, and the bytes of the message on which they run.
-struct Budget {
+/// The remaining budget for regular expressions on one event: the number of expressions to compile, and the bytes of the message that they may read.
+struct PatternBudget {
     patterns: usize,
     bytes: usize,
 }
 
-impl Budget {
+impl PatternBudget {
     fn full() -> Self {
         Self {
             patterns: PATTERNS_TRIED,
@@ -94,7 +95,7 @@ impl Budget {
         }
     }
 
-    /// Takes one try of one expression from the budget, if one is left.
+    /// Takes the cost of one expression on this message from the budget. Returns false if too little is left.
     fn spend_try(&mut self, message: &str) -> bool {
         let left = (self.patterns.checked_sub(1), self.bytes.checked_sub(message.len()));
         let (Some(patterns), Some(bytes)) = left else {
@@ -105,15 +106,15 @@ impl Budget {
     }
 }
 
-/// The reason for which an Alert is left out.
-enum Stop {
-    /// The lists of the Alert have a mistake.
+/// The reason why the expressions of an Alert gave no answer about an event.
+enum SkipReason {
+    /// `spec.inclusionList` or `spec.exclusionList` is invalid.
     Mistake,
-    /// The budget is spent.
+    /// The [`PatternBudget`] of the event is spent.
     Spent,
 }
 
-/// Estimates the weight of [`select_alerts`] in bytes of text: an expression has to be compiled, too.
+/// Estimates the cost of [`select_alerts`] in bytes of text, including the compilation of expressions.
 #[must_use]
 pub fn estimate_work(candidates: &[Candidate<'_>], news: &AlertEvent) -> usize {
     let patterns = |candidate: &Candidate<'_>| list_patterns(&candidate.alert.spec).count();
@@ -125,7 +126,7 @@ pub fn estimate_work(candidates: &[Candidate<'_>], news: &AlertEvent) -> usize {
 /// Chooses the Alerts that get an event. Each candidate is of the lane of the object, and may name the object.
 #[must_use]
 pub fn select_alerts(candidates: &[Candidate<'_>], news: &AlertEvent) -> SelectedAlerts {
-    let (mut chosen, mut budget) = (SelectedAlerts::default(), Budget::full());
+    let (mut chosen, mut budget) = (SelectedAlerts::default(), PatternBudget::full());
     for (index, candidate) in candidates.iter().enumerate() {
         let alert = candidate.alert;
         if !is_about(alert, news) || !may_name(candidate, news) {
@@ -136,28 +137,29 @@ pub fn select_alerts(candidates: &[Candidate<'_>], news: &AlertEvent) -> Selecte
             Ok(true) if chosen.chosen.len() < ALERTS_SELECTED => {
                 chosen.chosen.push((index, combine_metadata(news, &alert.spec)))
             }
-            Ok(true) | Err(Stop::Spent) => {
+            Ok(true) | Err(SkipReason::Spent) => {
                 chosen.too_many.get_or_insert(index);
                 break;
             }
-            Err(Stop::Mistake) => chosen.mistaken.push(index),
+            Err(SkipReason::Mistake) => chosen.mistaken.push(index),
         }
     }
     chosen
 }
 
-/// Checks whether the lists of an Alert let an event through: exclusion is stronger. A mistake in either lets nothing through.
-fn is_included(alert: &Alert, news: &AlertEvent, budget: &mut Budget) -> Result<bool, Stop> {
+/// Checks whether `spec.inclusionList` and `spec.exclusionList` of an Alert let an event through. An exclusion wins over an inclusion. An invalid list lets no event
+/// through.
+fn is_included(alert: &Alert, news: &AlertEvent, budget: &mut PatternBudget) -> Result<bool, SkipReason> {
     let spec = &alert.spec;
     if crate::list_limits::check_alert(spec).is_err() {
-        return Err(Stop::Mistake);
+        return Err(SkipReason::Mistake);
     }
-    let mut matches = |list: &[String]| -> Result<bool, Stop> {
+    let mut matches = |list: &[String]| -> Result<bool, SkipReason> {
         for text in list {
             if !budget.spend_try(&news.message) {
-                return Err(Stop::Spent);
+                return Err(SkipReason::Spent);
             }
-            let pattern = pattern::compile(text).map_err(|_| Stop::Mistake)?;
+            let pattern = pattern::compile(text).map_err(|_| SkipReason::Mistake)?;
             if pattern.is_match(&news.message) {
                 return Ok(true);
             }

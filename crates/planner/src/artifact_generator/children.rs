@@ -78,7 +78,7 @@ pub(super) fn is_ours(generator: &ArtifactGenerator, object: &Value) -> bool {
     bears_label(generator, object) && dependents::is_owned_by(object, KIND, &generator.metadata)
 }
 
-/// Checks whether an object is as wanted, including its owner.
+/// Checks whether a live ExternalArtifact has the wanted content and names the generator as its owner.
 pub(super) fn is_as_wanted(generator: &ArtifactGenerator, live: &Value, wanted: &Wanted) -> bool {
     is_ours(generator, live) && dependents::is_as_desired(live, &wanted.object)
 }

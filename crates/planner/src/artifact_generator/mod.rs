@@ -40,7 +40,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 /// A plan for an ArtifactGenerator, carried out by the account of its lane.
 pub type Plan = crate::plan::Plan<Step, LaneAccount, ArtifactGeneratorStatus, Memory>;
 
-/// Something to do for one.
+/// A step of a plan for an ArtifactGenerator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Step {
@@ -68,7 +68,7 @@ impl std::fmt::Display for Step {
     }
 }
 
-/// Folders of which artifact are looked for, and which.
+/// A search for folders: the artifact to search, and the pattern that a folder must match.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FolderRequest {
@@ -82,7 +82,7 @@ pub struct FolderRequest {
 }
 
 impl FolderRequest {
-    /// Writes the input of the answer: another artifact, or another pattern, has another answer.
+    /// Writes the key of the request, which differs for each artifact and each pattern. An answer counts only for its own key.
     fn write_mark(&self) -> String {
         let digest = self
             .source
@@ -100,14 +100,14 @@ impl FolderRequest {
 /// Folders that match a pattern, and the values of the pattern's names in each.
 pub type MatchedFolders = Vec<(String, BTreeMap<String, String>)>;
 
-/// The answer about folders.
+/// The answer to a [`FolderRequest`], stored with the key of the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Folders {
+pub struct FolderAnswer {
     about: String,
     found: Result<MatchedFolders, String>,
 }
 
-/// The known facts when a plan is made.
+/// The input of a plan for an ArtifactGenerator.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The generator as last read, status included.
@@ -116,11 +116,11 @@ pub struct Snapshot {
     pub placement: Placement,
     /// The references that an administrator grants.
     pub grants: Vec<ReferenceGrant>,
-    /// The memory in bytes that is left for the recipes, beside the other generators of the namespace.
+    /// The bytes that the recipes of this generator may take: the namespace's budget without the recipes of its other generators.
     pub room: usize,
-    /// The sources that the generator may look at, by alias.
+    /// The sources that the generator may read, by alias.
     pub sources: BTreeMap<String, FoundSource>,
-    /// The way from one generator to the next back to this one.
+    /// The cycle of generators that feed each other, if this generator is part of one.
     pub cycle: Option<Vec<String>>,
     /// The ExternalArtifacts of the namespace with the generator's label. A wanted one that is missing here is requested with [`Request::Read`].
     pub live: BTreeMap<ObjectId, Live>,
@@ -139,7 +139,7 @@ pub struct Snapshot {
 pub struct Memory {
     refused: dependents::Memory,
     /// The last answer about folders.
-    folders: Option<Folders>,
+    folders: Option<FolderAnswer>,
     /// The recipes for the generated ExternalArtifacts, once they are known.
     pub recipes: Option<Arc<StoredRecipes>>,
 }
@@ -147,7 +147,7 @@ pub struct Memory {
 impl Memory {
     /// Takes the answer about folders.
     pub fn take_folders(&mut self, request: &FolderRequest, found: Result<MatchedFolders, String>) {
-        self.folders = Some(Folders {
+        self.folders = Some(FolderAnswer {
             about: request.write_mark(),
             found,
         });
@@ -155,7 +155,7 @@ impl Memory {
 }
 
 impl Snapshot {
-    /// Checks whether something besides the generated objects has changed so that another plan could differ.
+    /// Checks whether a fact other than the generated objects has changed since the last plan, so that another plan could differ.
     #[must_use]
     pub fn is_overtaken(
         &self,
@@ -178,7 +178,7 @@ impl Snapshot {
     }
 }
 
-/// Lists the sources that a generator names and may look at by the rules for references. No source is looked up before this check.
+/// Lists the sources in `spec.sources` that tenancy lets the generator reference. No source is looked up before this check.
 pub fn list_visible<'a>(
     generator: &'a ArtifactGenerator,
     referrer: Referrer<'a>,
@@ -189,9 +189,12 @@ pub fn list_visible<'a>(
     })
 }
 
-/// Finds the shortest path from a generator, over the generators that make its sources, back to itself; each is `namespace/name`. `feeds` returns the generators that
-/// make the sources of one, as far as they may be looked up.
-pub fn find_circle(generator: &ArtifactGenerator, feeds: impl Fn(&str) -> Option<Vec<String>>) -> Option<Vec<String>> {
+/// Finds the shortest cycle of generators that feed each other, as `namespace/name`, through this generator. `feeds` returns the generators that make the sources of
+/// a generator.
+pub fn find_generator_cycle(
+    generator: &ArtifactGenerator,
+    feeds: impl Fn(&str) -> Option<Vec<String>>,
+) -> Option<Vec<String>> {
     let metadata = &generator.metadata;
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
     let start = format!("{}/{}", namespace.unwrap_or_default(), name.unwrap_or_default());
@@ -199,6 +202,7 @@ pub fn find_circle(generator: &ArtifactGenerator, feeds: impl Fn(&str) -> Option
     cycle::find_cycle(&start, own, feeds)
 }
 
+/// Checks whether an annotation disables the generator.
 fn is_disabled(generator: &ArtifactGenerator) -> bool {
     let annotations = generator.metadata.annotations.as_ref();
     let value = annotations.and_then(|annotations| annotations.get(GENERATOR_SWITCH));
@@ -253,7 +257,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     let (recipes, bytes) = match validate::list_recipes(&snapshot.generator.spec, matched.as_deref(), snapshot.room) {
         Ok(recipes) => recipes,
-        Err(validate::Mistake::NoRoom) => {
+        Err(validate::GeneratorProblem::NoRoom) => {
             let message = format!(
                 "all ArtifactGenerators of this tenant together make more than {TENANT_RECIPES} bytes of recipes, about: make \
                  spec.pathPattern match less"
@@ -261,7 +265,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
             return status::plan_waiting(snapshot, now, plan, reason::BUILD_FAILED, message);
         }
         Err(mistake) => {
-            let (reason, message) = judge_mistake(mistake);
+            let (reason, message) = describe_problem(mistake);
             let reason = if matched.is_some() {
                 reason::BUILD_FAILED
             } else {
@@ -293,19 +297,20 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
 }
 
-fn judge_mistake(mistake: validate::Mistake) -> (&'static str, String) {
+/// Returns the reason and message for the status.
+fn describe_problem(mistake: validate::GeneratorProblem) -> (&'static str, String) {
     match mistake {
-        validate::Mistake::Invalid(message) => (reason::VALIDATION_FAILED, message),
-        validate::Mistake::Unsupported(message) => (reason::UNSUPPORTED_FIELD, message),
-        // This check has no capacity figure yet; the later check reports the bound.
-        validate::Mistake::NoRoom => (reason::BUILD_FAILED, "the budget has no capacity for it".to_owned()),
+        validate::GeneratorProblem::Invalid(message) => (reason::VALIDATION_FAILED, message),
+        validate::GeneratorProblem::Unsupported(message) => (reason::UNSUPPORTED_FIELD, message),
+        // This variant comes from `list_recipes`, whose caller reports the bound. `check` counts no memory.
+        validate::GeneratorProblem::NoRoom => (reason::BUILD_FAILED, "the budget has no capacity for it".to_owned()),
     }
 }
 
-/// Checks whether the generator may be reconciled: its spec is valid, and it may name its sources.
-fn admit_generator(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'static str, String)> {
+/// Checks that the generator's spec is valid, that it may reference its sources, and that no generators form a cycle. Returns the parsed `spec.pathPattern`.
+fn admit_generator(snapshot: &Snapshot) -> Result<Option<validate::FolderPattern>, (&'static str, String)> {
     let generator = &snapshot.generator;
-    let folders = validate::check(generator).map_err(judge_mistake)?;
+    let folders = validate::check(generator).map_err(describe_problem)?;
     let referrer = Referrer {
         namespace: generator.metadata.namespace.as_deref().unwrap_or_default(),
         placement: &snapshot.placement,
@@ -325,10 +330,10 @@ fn admit_generator(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'
     Ok(folders)
 }
 
-/// Returns the folders that match; or adds the step that finds them to the plan.
+/// Returns the folders that match the pattern. If they are unknown, adds the step that finds them to the plan, and returns nothing.
 fn find_folders(
     snapshot: &Snapshot,
-    folders: &validate::Folders,
+    folders: &validate::FolderPattern,
     plan: &mut Plan,
 ) -> Result<Option<MatchedFolders>, (&'static str, String)> {
     let source = snapshot.sources.get(&folders.alias).cloned().unwrap_or_default();
@@ -342,8 +347,8 @@ fn find_folders(
     };
     let answer = snapshot.memory.folders.as_ref();
     match answer.filter(|answer| answer.about == request.write_mark()) {
-        Some(Folders { found: Ok(found), .. }) => Ok(Some(found.clone())),
-        Some(Folders {
+        Some(FolderAnswer { found: Ok(found), .. }) => Ok(Some(found.clone())),
+        Some(FolderAnswer {
             found: Err(problem), ..
         }) => {
             // The folders are looked up again at the next try.
@@ -369,7 +374,7 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
         memory: &mut plan.memory.refused,
         now,
         finalizers: FinalizerRule {
-            // The rule of admission is about tenants' namespaces.
+            // Admission checks finalizers only in tenants' namespaces.
             is_guarded: snapshot.is_guarded && matches!(snapshot.placement, Placement::Tenant(_)),
             listed: "",
         },

@@ -15,7 +15,7 @@ use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::plan::{EventKind, Next, Status, Withheld};
 use tenure_api::digest::digest_value;
 
-/// Bytes of the problems in one message.
+/// The most bytes of problems in one message.
 const PROBLEMS_BYTES: usize = 4 << 10;
 
 impl Status for ArtifactGeneratorStatus {
@@ -113,7 +113,7 @@ pub(super) fn not_written(snapshot: &Snapshot, now: Timestamp, plan: Plan, probl
     plan_waiting(snapshot, now, plan, reason::RECONCILIATION_FAILED, tell_some(problems))
 }
 
-/// Joins as many of the problems as fit into a status, and adds their number.
+/// Joins the first problems up to [`PROBLEMS_BYTES`], and adds the number of the others.
 fn tell_some(problems: &[String]) -> String {
     let mut message = String::new();
     for (index, problem) in problems.iter().enumerate() {
@@ -129,12 +129,12 @@ fn tell_some(problems: &[String]) -> String {
     message
 }
 
-/// The state of an artifact.
-enum Made {
+/// The state of the artifact of one recipe.
+enum ArtifactState {
     /// The artifact matches its sources.
-    AsTold,
+    UpToDate,
     /// The artifact is being made.
-    UnderWay,
+    InProgress,
     /// The artifact failed: the reason, and whether the failure is a wait for a source.
     Failed(String, bool),
 }
@@ -151,9 +151,9 @@ pub(super) fn end_written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -
     let (mut failures, mut waits, mut under_way) = (Vec::new(), true, 0);
     for recipe in recipes.values() {
         match judge_artifact(snapshot, recipe, namespace, &artifacts) {
-            Made::AsTold => {}
-            Made::UnderWay => under_way += 1,
-            Made::Failed(message, is_waiting) => {
+            ArtifactState::UpToDate => {}
+            ArtifactState::InProgress => under_way += 1,
+            ArtifactState::Failed(message, is_waiting) => {
                 waits &= is_waiting;
                 failures.push(message);
             }
@@ -234,13 +234,14 @@ pub(super) fn end_written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -
     finish_plan(snapshot, plan, status)
 }
 
-/// Judges the artifact of a recipe: the artifact store says whether the artifact is made, and the status says only why not.
+/// Finds the state of a recipe's artifact. The artifact store decides whether the artifact exists. The ExternalArtifact's status only gives the reason for its
+/// absence.
 fn judge_artifact(
     snapshot: &Snapshot,
     recipe: &Recipe,
     namespace: &str,
     artifacts: &std::collections::BTreeMap<String, tenure_remote_requests::artifact::IncludedArtifact>,
-) -> Made {
+) -> ArtifactState {
     let missing = recipe
         .list_aliases()
         .find_map(|alias| match snapshot.sources.get(alias) {
@@ -248,19 +249,19 @@ fn judge_artifact(
             None => Some(format!("source alias '{alias}' not found")),
         });
     if let Some(problem) = missing {
-        return Made::Failed(format!("get sources failed: {problem}"), true);
+        return ArtifactState::Failed(format!("get sources failed: {problem}"), true);
     }
     let stored = snapshot.stored.get(&recipe.name);
     if stored.is_some_and(|stored| stored.fingerprint == recipe.fingerprint(artifacts)) {
-        return Made::AsTold;
+        return ArtifactState::UpToDate;
     }
     let id = children::make_artifact_id(namespace, &recipe.name);
     let live = snapshot.live.get(&id).and_then(Live::object).map(ObjectView::new);
     match live.and_then(|live| live.find_condition(condition::READY)) {
         Some(ready) if ready.status == "False" => {
             let waits = ready.reason == reason::SOURCE_FETCH_FAILED;
-            Made::Failed(format!("{} build failed: {}", recipe.name, ready.message), waits)
+            ArtifactState::Failed(format!("{} build failed: {}", recipe.name, ready.message), waits)
         }
-        _ => Made::UnderWay,
+        _ => ArtifactState::InProgress,
     }
 }

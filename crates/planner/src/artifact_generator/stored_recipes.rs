@@ -9,14 +9,14 @@ use tenure_remote_requests::composition::{FoundSource, Recipe};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StoredRecipes {
-    /// Whether the generator makes nothing for now.
+    /// Whether the generator is suspended.
     pub is_suspended: bool,
-    /// The reason for which nothing can be made.
+    /// The reason why the generator can make no artifact, if it can't.
     pub problem: Option<String>,
     /// The recipes, by name of the ExternalArtifact.
     pub recipes: BTreeMap<String, Recipe>,
     /// The sources, by alias.
     pub sources: BTreeMap<String, FoundSource>,
-    /// Bytes that the recipes take, about.
+    /// The approximate memory of the recipes, in bytes.
     pub bytes: usize,
 }

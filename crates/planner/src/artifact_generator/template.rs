@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps of the comparisons for all folders together.
+/// The most steps of all comparisons of folders with one pattern.
 const STEPS: u64 = 1 << 26;
-/// Parts of a pattern.
+/// The most parts of a pattern, which are separated by slashes.
 const MOST_PARTS: usize = 64;
-/// `{names}` of a pattern.
+/// The most `{names}` of a pattern.
 const MOST_CAPTURES: usize = 16;
 
-/// A pattern of folders.
+/// The parsed `spec.pathPattern` of an ArtifactGenerator, without its alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern {
     parts: Vec<Vec<Token>>,
@@ -24,7 +24,7 @@ enum Token {
     Capture(String),
 }
 
-/// The values of a pattern's `{names}`.
+/// The values that a pattern's `{names}` have in a matching folder, by name.
 pub(super) type Captures = BTreeMap<String, String>;
 
 impl PathPattern {
@@ -138,7 +138,7 @@ fn match_part(tokens: &[Token], text: &[char], captures: &mut Captures, steps: &
     Ok(true)
 }
 
-/// Puts in the values of names.
+/// Replaces each `{name}` in a text by its value.
 ///
 /// # Errors
 /// A name without a value, or a single brace.

@@ -15,17 +15,17 @@ use crate::list_limits::{COPIES, EXCLUDES, GENERATOR_ENTRIES, PATTERN, RECIPES};
 
 /// The kinds of sources whose files can be copied.
 const KINDS: [&str; 4] = ["Bucket", "ExternalArtifact", "GitRepository", "OCIRepository"];
-/// Commas within braces of one pattern: more alternatives than this are more than anybody needs.
+/// The most commas within braces of one pattern, which bounds its alternatives.
 const ALTERNATIVES: usize = 20;
-/// Bytes that a recipe, a copy, and a text need besides their content.
+/// The estimated bytes that a recipe or a copy ([`ENTRY`]), and a text ([`TEXT`]), need besides their content.
 const ENTRY: usize = 256;
 const TEXT: usize = 24;
 /// Longest value of a label.
 const LABEL: usize = 63;
 
-/// The reason for which a generator is refused.
+/// The reason why a generator's spec is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Mistake {
+pub(super) enum GeneratorProblem {
     /// The spec is invalid.
     Invalid(String),
     /// The spec has a field that is not implemented.
@@ -34,20 +34,20 @@ pub(super) enum Mistake {
     NoRoom,
 }
 
-fn fail_invalid<T>(message: impl Into<String>) -> Result<T, Mistake> {
-    Err(Mistake::Invalid(message.into()))
+fn fail_invalid<T>(message: impl Into<String>) -> Result<T, GeneratorProblem> {
+    Err(GeneratorProblem::Invalid(message.into()))
 }
 
-/// `spec.pathPattern`, read.
-pub(super) struct Folders {
-    /// The source of the folders.
+/// The parsed `spec.pathPattern`: `@ALIAS/PATTERN`.
+pub(super) struct FolderPattern {
+    /// The alias of the source whose folders are matched.
     pub(super) alias: String,
-    /// The pattern.
+    /// The pattern of the folders in this source.
     pub(super) pattern: PathPattern,
 }
 
-/// Checks everything that doesn't depend on the content of the sources.
-pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<Folders>, Mistake> {
+/// Checks the parts of the spec that don't depend on the content of the sources. Returns the parsed `spec.pathPattern`, if it is set.
+pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<FolderPattern>, GeneratorProblem> {
     let spec = &generator.spec;
     for (field, length) in [
         ("spec.sources", spec.sources.len()),
@@ -82,10 +82,10 @@ pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<Folders>, Mi
     Ok(folders)
 }
 
-fn check_source(index: usize, source: &ArtifactSource) -> Result<(), Mistake> {
+fn check_source(index: usize, source: &ArtifactSource) -> Result<(), GeneratorProblem> {
     let field = format!("spec.sources[{index}]");
     if source.kind == "HelmChart" {
-        return Err(Mistake::Unsupported(format!(
+        return Err(GeneratorProblem::Unsupported(format!(
             "{field}.kind: HelmChart is not supported yet: only {} are",
             KINDS.join(", ")
         )));
@@ -98,7 +98,7 @@ fn check_source(index: usize, source: &ArtifactSource) -> Result<(), Mistake> {
             "{field}.alias must be lower-case letters, digits, - and _, begin and end with a letter or digit, and be no longer than 63"
         ));
     }
-    let named = |error: tenure_api::names::NameError| Mistake::Invalid(format!("{field}: {error}"));
+    let named = |error: tenure_api::names::NameError| GeneratorProblem::Invalid(format!("{field}: {error}"));
     ObjectName::new(source.name.clone()).map_err(named)?;
     if let Some(namespace) = &source.namespace {
         NamespaceName::new(namespace.clone()).map_err(named)?;
@@ -113,17 +113,21 @@ fn is_alias(text: &str) -> bool {
     bytes.len() <= 63 && bytes.iter().all(part) && edge(bytes.first()) && edge(bytes.last())
 }
 
-fn read_folders(text: &str, aliases: &BTreeSet<&str>) -> Result<Folders, Mistake> {
+fn read_folders(text: &str, aliases: &BTreeSet<&str>) -> Result<FolderPattern, GeneratorProblem> {
     let (alias, pattern) = read_source_path("spec.pathPattern", text, aliases)?;
     let pattern = PathPattern::read(pattern);
-    Ok(Folders {
+    Ok(FolderPattern {
         alias: alias.to_owned(),
-        pattern: pattern.map_err(|problem| Mistake::Invalid(format!("spec.pathPattern {problem}")))?,
+        pattern: pattern.map_err(|problem| GeneratorProblem::Invalid(format!("spec.pathPattern {problem}")))?,
     })
 }
 
 /// Reads `@alias/path`, with an existing alias.
-fn read_source_path<'a>(field: &str, text: &'a str, aliases: &BTreeSet<&str>) -> Result<(&'a str, &'a str), Mistake> {
+fn read_source_path<'a>(
+    field: &str,
+    text: &'a str,
+    aliases: &BTreeSet<&str>,
+) -> Result<(&'a str, &'a str), GeneratorProblem> {
     if text.len() > PATTERN {
         return fail_invalid(format!("{field} is longer than {PATTERN} bytes"));
     }
@@ -142,7 +146,7 @@ pub(super) fn list_recipes(
     spec: &ArtifactGeneratorSpec,
     matched: Option<&[(String, Captures)]>,
     room: usize,
-) -> Result<(BTreeMap<String, Recipe>, usize), Mistake> {
+) -> Result<(BTreeMap<String, Recipe>, usize), GeneratorProblem> {
     let aliases: BTreeSet<&str> = spec.sources.iter().map(|source| source.alias.as_str()).collect();
     let mut recipes: BTreeMap<String, Recipe> = BTreeMap::new();
     let mut made_for: BTreeMap<String, &str> = BTreeMap::new();
@@ -157,7 +161,7 @@ pub(super) fn list_recipes(
         for (index, artifact) in spec.artifacts.iter().enumerate() {
             let field = format!("spec.artifacts[{index}]");
             let filled = fill_in(artifact, &labels, captures, matched.is_some())
-                .map_err(|problem| Mistake::Invalid(format!("{field}: {problem}")))?;
+                .map_err(|problem| GeneratorProblem::Invalid(format!("{field}: {problem}")))?;
             let recipe = read_recipe(&field, &filled, labels.clone(), &aliases)?;
             bytes = bytes.saturating_add(count_bytes(&filled));
             if recipes.len() >= GENERATOR_ENTRIES || bytes > RECIPES {
@@ -167,7 +171,7 @@ pub(super) fn list_recipes(
                 ));
             }
             if bytes > room {
-                return Err(Mistake::NoRoom);
+                return Err(GeneratorProblem::NoRoom);
             }
             if let Some(before) = made_for.insert(recipe.name.clone(), folder) {
                 return if matched.is_some() {
@@ -186,7 +190,7 @@ pub(super) fn list_recipes(
 }
 
 /// Reads the captures of a pattern as labels.
-fn read_labels(captures: &Captures) -> Result<Captures, Mistake> {
+fn read_labels(captures: &Captures) -> Result<Captures, GeneratorProblem> {
     let mut labels = Captures::new();
     for (name, value) in captures {
         let value = value.to_lowercase();
@@ -242,7 +246,7 @@ fn read_recipe(
     artifact: &OutputArtifact,
     labels: Captures,
     aliases: &BTreeSet<&str>,
-) -> Result<Recipe, Mistake> {
+) -> Result<Recipe, GeneratorProblem> {
     if !is_dns_subdomain(&artifact.name) {
         let shown: String = artifact.name.chars().take(300).collect();
         return fail_invalid(format!("artifact name {shown:?} is not a valid Kubernetes object name"));
@@ -253,7 +257,7 @@ fn read_recipe(
             artifact.copy.len()
         ));
     }
-    let alias = |name: &str, text: &Option<String>| -> Result<Option<String>, Mistake> {
+    let alias = |name: &str, text: &Option<String>| -> Result<Option<String>, GeneratorProblem> {
         let Some(text) = text.as_deref().filter(|text| !text.is_empty()) else {
             return Ok(None);
         };
@@ -278,7 +282,7 @@ fn read_recipe(
     })
 }
 
-fn read_copy(field: &str, copy: &CopyOperation, aliases: &BTreeSet<&str>) -> Result<Copy, Mistake> {
+fn read_copy(field: &str, copy: &CopyOperation, aliases: &BTreeSet<&str>) -> Result<Copy, GeneratorProblem> {
     let (alias, from) = read_source_path(&format!("{field}.from"), &copy.from, aliases)?;
     let to = copy.to.strip_prefix("@artifact/").filter(|to| to.len() <= PATTERN);
     let Some(to) = to else {
@@ -306,7 +310,7 @@ fn read_copy(field: &str, copy: &CopyOperation, aliases: &BTreeSet<&str>) -> Res
     })
 }
 
-fn check_pattern(field: &str, pattern: &str) -> Result<(), Mistake> {
+fn check_pattern(field: &str, pattern: &str) -> Result<(), GeneratorProblem> {
     let (mut depth, mut commas) = (0_usize, 0_usize);
     let mut characters = pattern.chars();
     while let Some(character) = characters.next() {
@@ -327,7 +331,7 @@ fn check_pattern(field: &str, pattern: &str) -> Result<(), Mistake> {
 }
 
 /// Removes empty and `.` parts from a path. A path that leads out of its source, or of the artifact, is refused.
-fn clean_path(field: &str, path: &str) -> Result<String, Mistake> {
+fn clean_path(field: &str, path: &str) -> Result<String, GeneratorProblem> {
     if path.starts_with('/') {
         return fail_invalid(format!("{field}: the path begins with a second /"));
     }

@@ -10,7 +10,7 @@ fn time_at_day(days: i64) -> Timestamp {
 fn make_snapshot(authority: i64, certificate: i64) -> Snapshot {
     Snapshot {
         authorities: vec![Validity::of_authority(time_at_day(authority))],
-        serving: Some(Serving {
+        serving: Some(ServingCertificate {
             authority: Some(0),
             validity: Validity::of_serving(time_at_day(certificate)),
             is_for_names: true,
@@ -137,7 +137,7 @@ fn lagging_client_never_meets_untrusted_certificate() {
             let trusted: Vec<u64> = past.first().unwrap_or(&world).kept.iter().map(|(id, _)| *id).collect();
             let snapshot = Snapshot {
                 authorities: world.kept.iter().map(|(_, validity)| *validity).collect(),
-                serving: world.serving.map(|(id, validity)| Serving {
+                serving: world.serving.map(|(id, validity)| ServingCertificate {
                     authority: at(id),
                     validity,
                     is_for_names: true,

@@ -60,6 +60,7 @@ impl FinalizerRule<'_> {
         all.filter(|name| !self.is_kept(name)).map(str::to_owned).collect()
     }
 
+    /// Checks whether a finalizer stays: it is built in, of a known domain, or listed by an administrator.
     fn is_kept(&self, name: &str) -> bool {
         let domain = name.split_once('/').map_or(name, |(domain, _)| domain);
         let is_known = KNOWN_DOMAINS.iter().any(|known| {

@@ -17,20 +17,20 @@ use tenure_remote_requests::git::IncludeRequest;
 use super::paths::read_path;
 use crate::cycle;
 use crate::list_limits::INCLUDES;
-use crate::source::{Obstacle, Refusal};
+use crate::source::{Obstacle, SourceRefusal};
 use tenure_remote_requests::artifact::{IncludedArtifact, StoredArtifact};
 
-/// The known facts about the included repositories.
+/// The repositories that a GitRepository includes, as far as they exist, and a cycle of includes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Beside {
+pub struct IncludedRepositories {
     /// The existing repositories, by name.
     pub repositories: BTreeMap<String, IncludedRepository>,
-    /// The way from one to the next back to itself.
+    /// The cycle of repositories that include each other, if this repository is part of one.
     pub cycle: Option<Vec<String>>,
 }
 
-/// A repository that is included.
+/// An existing GitRepository that another one includes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IncludedRepository {
@@ -40,12 +40,12 @@ pub struct IncludedRepository {
     pub artifact: Option<IncludedArtifact>,
 }
 
-/// Finds the repositories that one includes: `get` finds one in the same namespace, with its stored artifact.
+/// Finds the repositories that a GitRepository includes. `get` finds a repository of the same namespace by name, and `stored` returns its stored artifact.
 pub fn find_included(
     own: &GitRepository,
     get: impl Fn(&str) -> Option<Arc<GitRepository>>,
     stored: impl Fn(&GitRepository) -> Option<StoredArtifact>,
-) -> Beside {
+) -> IncludedRepositories {
     let names = |repository: &GitRepository| {
         let named = repository.spec.include.iter().take(INCLUDES);
         named.map(|include| include.repository.name.clone()).collect::<Vec<_>>()
@@ -63,13 +63,13 @@ pub fn find_included(
     }
     let start = own.metadata.name.as_deref().unwrap_or_default();
     let cycle = cycle::find_cycle(start, own_names, |name| get(name).map(|found| names(&found)));
-    Beside { repositories, cycle }
+    IncludedRepositories { repositories, cycle }
 }
 
-/// Checks whether the includes are valid.
-pub(super) fn check_includes(includes: &[GitRepositoryInclude]) -> Result<(), Refusal> {
+/// Checks the fields of `spec.include`: the number of entries, the names, and the paths.
+pub(super) fn check_includes(includes: &[GitRepositoryInclude]) -> Result<(), SourceRefusal> {
     if includes.len() > INCLUDES {
-        return Err(Refusal::invalid(format!(
+        return Err(SourceRefusal::invalid(format!(
             "spec.include has {} entries, and may have {INCLUDES}",
             includes.len()
         )));
@@ -77,14 +77,14 @@ pub(super) fn check_includes(includes: &[GitRepositoryInclude]) -> Result<(), Re
     for (index, include) in includes.iter().enumerate() {
         let name = include.repository.name.clone();
         ObjectName::new(name)
-            .map_err(|error| Refusal::invalid(format!("spec.include[{index}].repository.name: {error}")))?;
+            .map_err(|error| SourceRefusal::invalid(format!("spec.include[{index}].repository.name: {error}")))?;
         read_paths(index, include)?;
     }
     Ok(())
 }
 
 /// Reads the source path and the target path.
-fn read_paths(index: usize, include: &GitRepositoryInclude) -> Result<(String, String), Refusal> {
+fn read_paths(index: usize, include: &GitRepositoryInclude) -> Result<(String, String), SourceRefusal> {
     let from = include.from_path.as_deref().unwrap_or_default();
     let from = read_path(&format!("spec.include[{index}].fromPath"), from)?;
     let to = match include.to_path.as_deref() {
@@ -95,9 +95,9 @@ fn read_paths(index: usize, include: &GitRepositoryInclude) -> Result<(String, S
 }
 
 /// Checks whether all included repositories have an artifact.
-pub(super) fn check_beside(includes: &[GitRepositoryInclude], beside: &Beside) -> Result<(), Obstacle> {
+pub(super) fn check_beside(includes: &[GitRepositoryInclude], beside: &IncludedRepositories) -> Result<(), Obstacle> {
     if let Some(cycle) = &beside.cycle {
-        return Err(Obstacle::Refused(Refusal::invalid(format!(
+        return Err(Obstacle::Refused(SourceRefusal::invalid(format!(
             "spec.include: includes form a cycle: {}; remove one of them",
             cycle::describe_cycle(cycle)
         ))));
@@ -125,8 +125,8 @@ pub(super) fn check_beside(includes: &[GitRepositoryInclude], beside: &Beside) -
     Ok(())
 }
 
-/// Writes the part of these facts that decides about a fetch.
-pub(super) fn write_mark(beside: &Beside) -> String {
+/// Writes a text that changes when an included repository or its artifact changes. Then the next fetch is due.
+pub(super) fn write_mark(beside: &IncludedRepositories) -> String {
     let mut mark = String::new();
     for (name, repository) in &beside.repositories {
         let facts = repository.artifact.as_ref().map(|artifact| &artifact.facts);
@@ -139,8 +139,8 @@ pub(super) fn write_mark(beside: &Beside) -> String {
     mark
 }
 
-/// Lists the artifacts to include. Missing ones are left out: an earlier check has handled them.
-pub(super) fn write_requests(includes: &[GitRepositoryInclude], beside: &Beside) -> Vec<IncludeRequest> {
+/// Lists the artifacts to include. Leaves out missing artifacts, which [`check_beside`] has reported before.
+pub(super) fn write_requests(includes: &[GitRepositoryInclude], beside: &IncludedRepositories) -> Vec<IncludeRequest> {
     let written = includes.iter().enumerate().filter_map(|(index, include)| {
         let repository = beside.repositories.get(&include.repository.name)?;
         let (from, to) = read_paths(index, include).ok()?;

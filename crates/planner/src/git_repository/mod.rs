@@ -8,7 +8,7 @@ use tenure_api::artifact::Artifact;
 use tenure_api::git_repository::GitRepositoryRef;
 use tenure_api::{GitRepository, GitRepositorySpec, GitRepositoryStatus};
 
-pub use self::include::{Beside, IncludedRepository, find_included};
+pub use self::include::{IncludedRepositories, IncludedRepository, find_included};
 pub use tenure_remote_requests::git::{FetchRequest, IncludeRequest, Provider, VerifyMode, VerifyRequest};
 
 pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, plan};
@@ -16,16 +16,16 @@ pub use crate::source::{Attempt, FetchFailure, FetchReason, Fetched, Memory, pla
 use crate::list_limits::SPARSE_FOLDERS;
 use crate::outcome::cut_to_seconds;
 use crate::source::{
-    self, FetchStep, Obstacle, Refusal, RefusalReason, RequestBasis, Source, SourceReference, implement_source_parts,
-    implement_source_status, name_secrets,
+    self, FetchStep, Obstacle, RequestBasis, Source, SourceReference, SourceRefusal, SourceRefusalReason,
+    implement_source_parts, implement_source_status, name_secrets,
 };
 use tenure_remote_requests::artifact::StoredArtifact;
 
 /// A plan for a GitRepository.
 pub type Plan = source::Plan<GitRepository>;
-/// The known facts when a plan is made.
+/// The input of a plan for a GitRepository.
 pub type Snapshot = source::Snapshot<GitRepository>;
-/// Something to do for one.
+/// A step of a plan for a GitRepository: the fetch of a revision.
 pub type Step = source::Step<FetchRequest>;
 
 impl FetchStep for FetchRequest {
@@ -43,7 +43,7 @@ implement_source_status!(GitRepositoryStatus);
 impl Source for GitRepository {
     type Status = GitRepositoryStatus;
     type Request = FetchRequest;
-    type Beside = Beside;
+    type RelatedObjects = IncludedRepositories;
 
     const NAME: &'static str = "GitRepository";
 
@@ -62,12 +62,12 @@ impl Source for GitRepository {
             .collect()
     }
 
-    fn check(&self) -> Result<(), Refusal> {
+    fn check(&self) -> Result<(), SourceRefusal> {
         let known_scheme = ["http://", "https://", "ssh://"]
             .iter()
             .any(|scheme| self.spec.url.reveal().starts_with(scheme));
         if !known_scheme {
-            return Err(Refusal::invalid_url(
+            return Err(SourceRefusal::invalid_url(
                 "spec.url must begin with http://, https:// or ssh://",
             ));
         }
@@ -88,15 +88,15 @@ impl Source for GitRepository {
         name_secrets(named).collect()
     }
 
-    fn check_beside(&self, beside: &Beside) -> Result<(), Obstacle> {
+    fn check_beside(&self, beside: &IncludedRepositories) -> Result<(), Obstacle> {
         include::check_beside(&self.spec.include, beside)
     }
 
-    fn mark_beside(beside: &Beside) -> String {
+    fn mark_beside(beside: &IncludedRepositories) -> String {
         include::write_mark(beside)
     }
 
-    fn write_request(&self, basis: RequestBasis, beside: &Beside) -> FetchRequest {
+    fn write_request(&self, basis: RequestBasis, beside: &IncludedRepositories) -> FetchRequest {
         let spec = &self.spec;
         let reference = spec.reference.clone().unwrap_or_default();
         let nothing_named = GitRepositoryRef::default() == reference;
@@ -163,34 +163,34 @@ impl Source for GitRepository {
     }
 }
 
-/// Reads the kind of the credentials.
-fn read_provider(spec: &GitRepositorySpec) -> Result<Provider, Refusal> {
+/// Reads `spec.provider`: the kind of credentials for the Git host.
+fn read_provider(spec: &GitRepositorySpec) -> Result<Provider, SourceRefusal> {
     match spec.provider.as_deref() {
         None | Some("" | "generic") => Ok(Provider::Generic),
-        Some("github") if spec.secret_ref.is_none() => Err(Refusal {
-            reason: RefusalReason::InvalidProviderConfiguration,
+        Some("github") if spec.secret_ref.is_none() => Err(SourceRefusal {
+            reason: SourceRefusalReason::InvalidProviderConfiguration,
             message:
                 "secretRef with github app data must be specified when provider is set to github: set spec.secretRef"
                     .to_owned(),
         }),
-        Some("github") if spec.url.reveal().starts_with("ssh://") => Err(Refusal {
-            reason: RefusalReason::InvalidProviderConfiguration,
+        Some("github") if spec.url.reveal().starts_with("ssh://") => Err(SourceRefusal {
+            reason: SourceRefusalReason::InvalidProviderConfiguration,
             message: "spec.provider github needs an https URL: a GitHub App has no ssh key".to_owned(),
         }),
         Some("github") => Ok(Provider::GitHub),
-        Some(_) => Err(Refusal::invalid("spec.provider must be generic or github")),
+        Some(_) => Err(SourceRefusal::invalid("spec.provider must be generic or github")),
     }
 }
 
-/// Reads which objects must be signed.
-fn read_verification(spec: &GitRepositorySpec) -> Result<Option<VerifyRequest>, Refusal> {
+/// Reads `spec.verify`: the commit or the tag that must be signed.
+fn read_verification(spec: &GitRepositorySpec) -> Result<Option<VerifyRequest>, SourceRefusal> {
     verify::read_verification(spec.verify.as_ref(), spec.reference.as_ref())
 }
 
-/// Reads the folders that are taken; nothing when all are.
-fn read_sparse(folders: &[String]) -> Result<Vec<String>, Refusal> {
+/// Reads `spec.sparseCheckout`: the folders to fetch. An empty list means all folders.
+fn read_sparse(folders: &[String]) -> Result<Vec<String>, SourceRefusal> {
     if folders.len() > SPARSE_FOLDERS {
-        return Err(Refusal::invalid(format!(
+        return Err(SourceRefusal::invalid(format!(
             "spec.sparseCheckout has {} entries, and may have {SPARSE_FOLDERS}",
             folders.len()
         )));
@@ -199,7 +199,7 @@ fn read_sparse(folders: &[String]) -> Result<Vec<String>, Refusal> {
     for (index, folder) in folders.iter().enumerate() {
         let path = paths::read_path(&format!("spec.sparseCheckout[{index}]"), folder)?;
         if path.is_empty() {
-            // The root: everything.
+            // The root of the repository includes all folders.
             return Ok(Vec::new());
         }
         read.push(path);

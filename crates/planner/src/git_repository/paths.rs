@@ -3,15 +3,15 @@
 //! A path must be relative to the root, of plain parts. A path that leads anywhere else is refused, though no code here or later would follow it: a path that means
 //! something else than it seems is a mistake.
 
-use crate::source::Refusal;
+use crate::source::SourceRefusal;
 
 /// The longest path that the archive of an artifact may hold.
 const LONGEST: usize = 1024;
 
-/// Reads a folder's (or file's) path: without `./` in front and `/` at the end; the root is empty.
-pub(super) fn read_path(field: &str, text: &str) -> Result<String, Refusal> {
+/// Reads the path of a folder or a file. The result has no `./` in front and no `/` at the end, and is empty for the root.
+pub(super) fn read_path(field: &str, text: &str) -> Result<String, SourceRefusal> {
     let refuse = |problem: &str| {
-        Err(Refusal::invalid(format!(
+        Err(SourceRefusal::invalid(format!(
             "{field}: {text:?} {problem}; write a path from the root of the repository, such as deploy/base"
         )))
     };
@@ -28,7 +28,9 @@ pub(super) fn read_path(field: &str, text: &str) -> Result<String, Refusal> {
         return refuse("is absolute");
     }
     if path.len() > LONGEST {
-        return Err(Refusal::invalid(format!("{field} is longer than {LONGEST} bytes")));
+        return Err(SourceRefusal::invalid(format!(
+            "{field} is longer than {LONGEST} bytes"
+        )));
     }
     if path.chars().any(char::is_control) {
         return refuse("holds a control character");

@@ -1,16 +1,16 @@
-//! `spec.verify`: which objects must be signed, and whether such an object is fetched at all.
+//! `spec.verify`: whether a commit or a tag must be signed, and whether the fetch reads such an object.
 
 use tenure_api::git_repository::{GitRepositoryRef, GitRepositoryVerification};
 
 use tenure_remote_requests::git::{VerifyMode, VerifyRequest};
 
-use crate::source::{Refusal, RefusalReason};
+use crate::source::{SourceRefusal, SourceRefusalReason};
 
-/// Reads which objects must be signed.
+/// Reads which objects must be signed: the commit, the tag, or both.
 pub(super) fn read_verification(
     verification: Option<&GitRepositoryVerification>,
     reference: Option<&GitRepositoryRef>,
-) -> Result<Option<VerifyRequest>, Refusal> {
+) -> Result<Option<VerifyRequest>, SourceRefusal> {
     let Some(verification) = verification else {
         return Ok(None);
     };
@@ -18,11 +18,15 @@ pub(super) fn read_verification(
         None | Some("HEAD" | "head") => VerifyMode::Head,
         Some("Tag") => VerifyMode::Tag,
         Some("TagAndHEAD") => VerifyMode::TagAndHead,
-        Some(_) => return Err(Refusal::invalid("spec.verify.mode must be HEAD, Tag or TagAndHEAD")),
+        Some(_) => {
+            return Err(SourceRefusal::invalid(
+                "spec.verify.mode must be HEAD, Tag or TagAndHEAD",
+            ));
+        }
     };
     if mode.needs_tag() && !reference.is_some_and(is_tag) {
-        return Err(Refusal {
-            reason: RefusalReason::InvalidVerificationMode,
+        return Err(SourceRefusal {
+            reason: SourceRefusalReason::InvalidVerificationMode,
             message: format!(
                 "cannot verify tag object's signature if a tag reference is not specified: spec.verify.mode {} needs spec.ref.tag, \
                  spec.ref.semver, or spec.ref.name with refs/tags/",
@@ -36,7 +40,7 @@ pub(super) fn read_verification(
     }))
 }
 
-/// Checks whether a tag is fetched: commits come before names, names before versions and tags.
+/// Checks whether the reference selects a tag. A commit takes precedence over a name, and a name over a version range and a tag.
 fn is_tag(reference: &GitRepositoryRef) -> bool {
     let given = |text: &Option<String>| text.as_ref().filter(|text| !text.is_empty()).cloned();
     if given(&reference.commit).is_some() {

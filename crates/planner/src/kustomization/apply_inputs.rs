@@ -10,7 +10,7 @@ use crate::object::RenderedObject;
 use crate::plan::Next;
 use tenure_remote_requests::artifact::ArtifactFacts;
 
-/// Finds the artifact to render.
+/// Returns the artifact to render. Without one, ends the plan with the source's problem.
 pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
     let source = context.snapshot.describe_source();
     match &context.snapshot.source {
@@ -45,7 +45,7 @@ pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
     }
 }
 
-/// Returns the rendered objects.
+/// Returns the rendered objects of the artifact, or the plan that requests the rendering first.
 pub(super) fn request_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFacts) -> Phase<&'a [RenderedObject]> {
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());

@@ -1,6 +1,6 @@
-//! The part of Git's content that is applied: all or nothing of a stage, the accepted objects of it, or nothing at all.
+//! The apply mode of a Kustomization: apply a stage as a whole, apply only its accepted objects, or apply nothing and report the differences.
 //!
-//! The module has the annotation's words, and the report of would-be changes. Every mode reads and dry-runs the same objects as the same identity.
+//! The module parses the annotation with the mode, and reports differences. Every mode reads and dry-runs the same objects as the same identity.
 
 use tenure_api::metadata::APPLY_MODE;
 use tenure_api::{ObjectId, reason};
@@ -18,7 +18,7 @@ const NAMED: usize = 50;
 /// The most bytes of a line for the fields of one object.
 const FIELDS: usize = 200;
 
-/// The part of Git's content that is applied.
+/// The apply mode of a Kustomization, from its annotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ApplyMode {
     /// A stage is applied when all of it is accepted (Flux's).
@@ -47,7 +47,7 @@ impl ApplyMode {
     }
 }
 
-/// Something that would be done, where nothing is.
+/// A difference that [`ApplyMode::DetectOnly`] found: an action that another mode would take.
 #[derive(Clone, Debug)]
 pub(super) struct Detected {
     /// The object; unset if a whole kind could not be looked up.
@@ -58,7 +58,7 @@ pub(super) struct Detected {
     pub(super) fields: Vec<fields::Difference>,
 }
 
-/// Notes that an object would be applied.
+/// Records that an apply would create or change an object.
 pub(super) fn record_apply(context: &mut Context<'_>, object: &DesiredObject, change: Change, exists: bool) {
     match (exists, change.fields.is_empty()) {
         (false, _) => record_difference(context, object, DifferenceKind::Created, "would be created"),
@@ -85,7 +85,7 @@ pub(super) fn describe_change(subject: &str, fields: &[String]) -> String {
     format!("{subject} would be changed: {}", join_names(fields, FIELDS))
 }
 
-/// Notes something that would be done about an object.
+/// Records an action that another mode would take on an object.
 pub(super) fn record_difference(context: &mut Context<'_>, object: &DesiredObject, what: DifferenceKind, words: &str) {
     context.detected.push(Detected {
         id: Some(object.target.id.clone()),
@@ -95,7 +95,7 @@ pub(super) fn record_difference(context: &mut Context<'_>, object: &DesiredObjec
     });
 }
 
-/// Ends a plan that only looks, if it found anything; nothing was written.
+/// Ends a plan in [`ApplyMode::DetectOnly`] with a report of the differences, if there are any.
 pub(super) fn report_differences(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
     if context.detected.is_empty() {
         return Ok(());

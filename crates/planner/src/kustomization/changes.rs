@@ -1,5 +1,5 @@
-//! The changes of an attempt, in one event. The event comes with the result of the attempt, or alone if the attempt waits for health. If an attempt ends
-//! or restarts before its event, the changes are kept for the next event.
+//! Collects the changes of an attempt for one event. The event comes with the result of the attempt, or alone if the attempt waits for health. If an attempt ends or
+//! restarts before its event, the changes are kept for the next event.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use super::types::{Attempt, Memory, UnreportedChanges};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::plan::EventKind;
 
-/// Notes that an object is about to be changed, with the line for the event.
+/// Records that a step of this plan changes an object, with the line for the event.
 pub(super) fn record_change(context: &mut Context<'_>, id: &ObjectId, line: String) {
     context.memory.changed_by.clone_from(&context.revision);
     context.memory.changes.insert(id.clone(), line);
@@ -29,7 +29,7 @@ pub(super) fn retain_changes(context: &mut Context<'_>) {
     report_earlier_changes(context);
 }
 
-/// Tells of all changes but those by the last revision.
+/// Adds events for the unreported changes by earlier revisions.
 pub(super) fn report_earlier_changes(context: &mut Context<'_>) {
     report_all_but(context, 1);
 }

@@ -15,12 +15,12 @@ use crate::plan::{Delete, Request, Watched};
 
 /// The endings of groups whose kinds own no claims: Kubernetes', Flux's, Capsule's and Tenure's.
 const WITHOUT_CLAIMS: [&str; 4] = [".k8s.io", ".fluxcd.io", "capsule.clastix.io", "tenure.dev"];
-/// The number of objects between a claim and its last owner that an attempt reads.
+/// The most owners of claims that an attempt reads in one namespace.
 const MOST_READS: usize = 64;
-/// The largest number of objects between them.
+/// The largest number of levels of owners above a claim.
 const DEEPEST: usize = 8;
 
-/// The reason for which the owners of claims are unknown.
+/// The reason why the owners of claims are not known yet.
 pub(super) enum Unknown {
     /// The plan sends these requests first.
     Ask(Vec<Request>),
@@ -28,7 +28,7 @@ pub(super) enum Unknown {
     Failed(String),
 }
 
-/// Finds the owners of claims among objects that are to be deleted.
+/// Finds the objects among the planned deletions that own claims, directly or through other objects.
 pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -> Result<BTreeSet<ObjectId>, Unknown> {
     let snapshot = context.snapshot;
     let mut candidates: BTreeMap<&str, BTreeMap<&str, &ObjectId>> = BTreeMap::new();
@@ -64,7 +64,7 @@ pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -
             }
             Some(ClaimsAnswer::Found { more: true, .. }) => owners.extend(by_uid.values().map(|id| (*id).clone())),
             Some(ClaimsAnswer::Found { owners: found, .. }) => {
-                let mut walk = Walk::new(context, namespace, by_uid);
+                let mut walk = OwnerSearch::new(context, namespace, by_uid);
                 walk.walk_owners(found).map_err(Unknown::Failed)?;
                 owners.extend(walk.found);
                 requests.extend(walk.reads.into_iter().map(Request::Read));
@@ -77,24 +77,25 @@ pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -
     }
 }
 
+/// Checks whether an object is of a custom kind that can own claims.
 fn is_custom(id: &ObjectId) -> bool {
     let is_without_claims = WITHOUT_CLAIMS.iter().any(|end| id.group.ends_with(end));
     id.group.contains('.') && !is_without_claims
 }
 
-/// A walk from the claims of a namespace to their owners.
-struct Walk<'c> {
+/// A search from the claims of one namespace up through their owners, for objects that are to be deleted.
+struct OwnerSearch<'c> {
     context: &'c Context<'c>,
     namespace: &'c str,
     by_uid: &'c BTreeMap<&'c str, &'c ObjectId>,
     found: BTreeSet<ObjectId>,
-    /// Objects that have to be read first.
+    /// Owners that the plan must read before the search can go on.
     reads: BTreeSet<Watched>,
     looked_at: usize,
     is_given_up: bool,
 }
 
-impl<'c> Walk<'c> {
+impl<'c> OwnerSearch<'c> {
     fn new(context: &'c Context<'c>, namespace: &'c str, by_uid: &'c BTreeMap<&'c str, &'c ObjectId>) -> Self {
         Self {
             context,
@@ -107,6 +108,7 @@ impl<'c> Walk<'c> {
         }
     }
 
+    /// Follows these owners upwards, level by level, and records the objects in `by_uid` that it meets.
     fn walk_owners(&mut self, owners: &[ClaimOwner]) -> Result<(), String> {
         let mut seen: BTreeSet<String> = BTreeSet::new();
         let mut level: Vec<ClaimOwner> = owners.to_vec();
@@ -119,7 +121,7 @@ impl<'c> Walk<'c> {
                 if let Some(id) = self.by_uid.get(owner.uid.as_str()) {
                     self.found.insert((*id).clone());
                 }
-                // The owner of an owner takes the claim with it, too.
+                // Kubernetes also deletes the claim if the owner's own owner is deleted.
                 next.extend(self.list_owners(&owner)?);
             }
             level = next;
@@ -130,14 +132,14 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Ends the search early: all candidates count as owners.
+    /// Ends the search early. Then all objects that are to be deleted count as owners of claims.
     fn give_up(&mut self) {
         self.found.extend(self.by_uid.values().map(|id| (*id).clone()));
         self.reads.clear();
         self.is_given_up = true;
     }
 
-    /// Lists the owners of an owner, once it was read. Fails if it can't be read now.
+    /// Lists the owners of an owner. Returns nothing and requests a read if the owner is unknown. Fails if the read failed.
     fn list_owners(&mut self, owner: &ClaimOwner) -> Result<Vec<ClaimOwner>, String> {
         // A claim of a Pod is as short-lived as the Pod.
         if self.is_given_up || (owner.api_version == "v1" && owner.kind == "Pod") {

@@ -22,10 +22,10 @@ use crate::overlay::Overlay;
 use crate::plan::{Event, Next, Request, Watched, Withheld};
 use crate::target::Target;
 
-/// The time for which objects may be read after the end of the attempt's time.
+/// The time for reads after the attempt's deadline.
 const LAST_LOOK: Duration = Duration::from_secs(10);
 
-/// A plan in the making.
+/// The data that the phases of one plan share and fill in.
 pub(super) struct Context<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) now: Timestamp,
@@ -41,7 +41,7 @@ pub(super) struct Context<'a> {
     pub(super) overlay: Overlay,
     /// The part of Git's content that is applied.
     pub(super) mode: ApplyMode,
-    /// The actions that a plan would take, in the mode without writes.
+    /// The differences that [`ApplyMode::DetectOnly`] found.
     pub(super) detected: Vec<Detected>,
     /// The fields and objects that are left to other writers.
     pub(super) ignored: Arc<Ignored>,
@@ -100,7 +100,7 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// Returns a plan with these steps, which is made again with their answers; or the end of the attempt, if its time is over.
+    /// Returns a plan with these steps, after whose answers the shell plans again. After the attempt's deadline, returns the end of the attempt instead.
     pub(super) fn plan_again<S: Into<Step>>(self, steps: Vec<S>) -> Box<Plan> {
         let steps: Vec<Step> = steps.into_iter().map(Into::into).collect();
         let deadline = add_duration(self.find_start(), self.timeout);

@@ -10,23 +10,23 @@ use tenure_api::inventory::split_api_version;
 use tenure_api::selector::CustomHealthCheck;
 use tenure_api::{KustomizationSpec, ObjectId, ObjectView};
 
-use super::expression_memory::{self, ExpressionMemory, Verdict};
+use super::expression_memory::{self, ExpressionMemory, HealthVerdict};
 use crate::answer::Live;
 use crate::expression::{EvaluationBudget, EvaluationError, Expression};
 use crate::health::{self, Health};
 
-/// The custom checks of a plan; each is compiled when it is first needed.
+/// The `healthCheckExprs` of a Kustomization. Each is compiled when a plan first needs it.
 pub(super) struct CustomHealth<'a> {
     checks: &'a [CustomHealthCheck],
-    /// Indexes by group and kind; the kind is empty for the whole group.
+    /// Indexes in `checks` by group and kind; the kind is empty for the whole group.
     places: BTreeMap<(&'a str, &'a str), usize>,
     environment: Environment,
     compiled: BTreeMap<usize, Result<Vec<(Outcome, Expression)>, String>>,
-    /// Whether something was not evaluated as the evaluation budget is empty.
+    /// True if an expression was not evaluated because the evaluation budget is spent.
     pub(super) is_spent: bool,
 }
 
-/// The meaning of a true expression.
+/// The health of an object for which an expression is true.
 #[derive(Clone, Copy)]
 enum Outcome {
     InProgress,
@@ -49,7 +49,7 @@ impl<'a> CustomHealth<'a> {
         }
     }
 
-    /// Judges the health of a read object: by the check of its kind, if there is one, else by the usual rules.
+    /// Returns the health of a read object: by the check of its kind, if there is one, else by [`assess_live`](crate::health::assess_live).
     pub(super) fn assess_object(
         &mut self,
         memory: &mut ExpressionMemory,
@@ -82,7 +82,7 @@ impl<'a> CustomHealth<'a> {
             }
         };
         if let Some(of) = version {
-            let verdict = Verdict {
+            let verdict = HealthVerdict {
                 of,
                 health: health.clone(),
             };

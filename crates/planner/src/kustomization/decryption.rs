@@ -28,12 +28,12 @@ const SERVICES: [(&str, &str); 4] = [
     ("sops.azure-kv", "Azure Key Vault"),
     ("sops.gcp-kms", "Google Cloud KMS"),
 ];
-/// Entries with keys that one Secret may have.
+/// The most entries with keys in one Secret.
 const MOST_ENTRIES: usize = 64;
-/// Changed files that a message names.
+/// The most changed files that a message names.
 const NAMED: usize = 5;
 
-/// Refuses a spec that is wrong whatever the cluster holds.
+/// Refuses an invalid `spec.decryption`, independent of the state of the cluster.
 pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), String> {
     let Some(decryption) = &spec.decryption else {
         return Ok(());
@@ -55,7 +55,7 @@ pub(super) fn find_secret(spec: &KustomizationSpec) -> Option<&str> {
     Some(reference.name.as_str())
 }
 
-/// Returns the keys of the Secret; other entries mean nothing, as in Flux.
+/// Reads the decryption keys from the Secret. Ignores other entries, as Flux does.
 pub(super) fn read_keys(secret: &Object) -> Result<BTreeMap<String, Zeroizing<Vec<u8>>>, String> {
     let mut keys = BTreeMap::new();
     for (name, value) in secret.view().find_map("/data").into_iter().flatten() {

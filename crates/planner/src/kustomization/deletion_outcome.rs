@@ -47,7 +47,7 @@ pub(super) fn retry_deletion(
     plan
 }
 
-/// Waits with the deletion for something that others do first. Reconciling names it.
+/// Returns a plan that waits before the deletion until others have finished. The condition Reconciling shows `message`.
 pub(super) fn await_others(context: Context<'_>, until: Timestamp, message: &str) -> Box<Plan> {
     let snapshot = context.snapshot;
     let mut status = context.status();
@@ -70,7 +70,7 @@ pub(super) fn has_deleted_own_rights(status: &KustomizationStatus) -> bool {
     found.is_some_and(|found| found.reason == reason::DELETING_OWN_RIGHTS)
 }
 
-/// Takes back `Ready=True`, and that a guard has stopped the deletion.
+/// Sets Ready to Unknown if it is true, or if it reports that a guard stopped the deletion.
 fn set_not_ready(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp) {
     let ready = condition::find(&status.conditions, condition::READY);
     if ready.is_some_and(|ready| ready.status == ConditionStatus::True || ready.reason == reason::DELETION_GUARDED) {

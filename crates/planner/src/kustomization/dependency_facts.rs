@@ -1,7 +1,7 @@
 //! The known facts about a Kustomization's dependencies, and the search for cycles.
 //!
-//! Few facts about a dependency are kept, unless an expression reads it. Then the object of the cache is kept, and becomes data only during the evaluation. This module
-//! doesn't decide where a dependency may be: the caller's lookup finds only those that may be named.
+//! Only a few facts about a dependency are stored, unless a `readyExpr` reads it. Then the cached object is stored, and converted to JSON only during the evaluation.
+//! This module doesn't decide where a dependency may be: the caller's lookup finds only dependencies that may be named.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ pub enum DependencyFacts {
         /// Conditions of its status.
         #[serde(default)]
         conditions: Vec<Condition>,
-        /// Kind of its source, and that one's namespace and name.
+        /// The kind of its source, and the namespace and name of the source.
         source: (String, String),
         /// Revision that it applied last.
         #[serde(default)]
         last_applied_revision: Option<String>,
-        /// The whole object, for an expression.
+        /// The whole object, if a `readyExpr` reads it.
         #[serde(default)]
         whole: Option<WholeKustomization>,
     },

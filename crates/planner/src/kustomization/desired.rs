@@ -22,7 +22,7 @@ use crate::object::{Object, Origin, RenderedObject};
 use crate::plan::{KindReference, Request, Stage, Watched};
 use tenure_remote_requests::artifact::ArtifactFacts;
 
-/// An object that is to be.
+/// An object that the Kustomization applies, identified and labelled.
 #[derive(Clone, Debug)]
 pub(super) struct DesiredObject {
     pub(super) target: Watched,
@@ -34,7 +34,7 @@ pub(super) struct DesiredObject {
     pub(super) confidential: bool,
 }
 
-/// All desired objects.
+/// The result of a rendering: the objects to apply, and the objects that are left out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Desired {
     /// In the order of their apply.
@@ -49,7 +49,7 @@ pub(super) struct Desired {
     pub(super) replaced: Vec<ObjectId>,
     /// Digest of everything that was built.
     pub(super) digest: String,
-    /// The ids of all of them.
+    /// The ids of all these objects, applied or not.
     ids: HashSet<ObjectId>,
     /// The objects with confidential content.
     confidential: HashSet<ObjectId>,
@@ -65,7 +65,7 @@ impl Desired {
         self.ids.len()
     }
 
-    /// Checks whether an object may hold values of a Secret other than the object itself.
+    /// Checks whether an object may contain values of another object that is a Secret.
     pub(super) fn holds_values_of_others(&self, id: &ObjectId) -> bool {
         self.confidential.contains(id)
     }
@@ -76,13 +76,14 @@ impl Desired {
     }
 }
 
+/// A rendered object with its id and its kind.
 struct Identified<'a> {
     id: ObjectId,
     kind: KindReference,
     rendered: &'a RenderedObject,
 }
 
-/// Decides the desired objects.
+/// Identifies, checks and labels the rendered objects. Ends the plan if an object is invalid or not allowed here.
 pub(super) fn find_desired(
     context: &mut Context<'_>,
     artifact: &ArtifactFacts,

@@ -19,44 +19,44 @@ use crate::expression::{EvaluationBudget, Expression, WORK};
 use crate::health::Health;
 use crate::list_limits;
 
-/// The remembered results of expressions. Their loss costs the evaluations.
+/// The stored results of a Kustomization's expressions. After their loss, the expressions are evaluated again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExpressionMemory {
-    /// The object that all of this is about: a namesake has another spec.
+    /// The uid of the Kustomization. Results of an earlier object of the same name don't count.
     pub uid: Option<String>,
-    /// The generation of it.
+    /// The generation of the Kustomization.
     pub generation: Option<i64>,
     /// The problem of an expression or of a rule for it: reason and message.
     pub problem: Option<(String, String)>,
-    /// The spending of the expressions.
+    /// The evaluation budget of the expressions.
     #[serde(rename = "purse")]
     pub budget: EvaluationBudget,
     /// The results of health expressions, by object.
-    pub health: BTreeMap<ObjectId, Verdict>,
+    pub health: BTreeMap<ObjectId, HealthVerdict>,
     /// The results of `readyExpr`, by index in `dependsOn`.
-    pub ready: BTreeMap<usize, Readiness>,
+    pub ready: BTreeMap<usize, DependencyReadiness>,
 }
 
-/// The result for a state of an object.
+/// The health of an object by a health expression, for one state of the object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct HealthVerdict {
     /// The state: uid and resourceVersion.
     pub of: String,
     /// The health.
     pub health: Health,
 }
 
-/// The result for a dependency in an attempt.
+/// The result of a `readyExpr` for one state of a dependency, in one attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Readiness {
+pub struct DependencyReadiness {
     /// The state of the dependency: uid and resourceVersion.
     pub of: String,
     /// The start of the attempt.
     pub attempt: Timestamp,
-    /// Whether it is ready.
+    /// Whether the dependency is ready.
     pub ready: bool,
 }
 
@@ -71,7 +71,7 @@ impl Snapshot {
     }
 }
 
-/// Returns the memory for the present generation: all expressions compile, or the one that doesn't is named.
+/// Returns the memory for the present generation. After a change of the generation, compiles all expressions, and records the first problem.
 pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> ExpressionMemory {
     let metadata = &snapshot.kustomization.metadata;
     let generation = metadata.generation;
@@ -90,6 +90,7 @@ pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> ExpressionMemory {
     memory
 }
 
+/// Returns the reason and message of the first invalid expression or rule of `spec.ignore`.
 fn find_problem(spec: &KustomizationSpec) -> Option<(String, String)> {
     let expression = find_expression_problem(spec).map(|message| (reason::INVALID_CEL_EXPRESSION, message));
     let rule = || {
@@ -101,6 +102,7 @@ fn find_problem(spec: &KustomizationSpec) -> Option<(String, String)> {
     Some((reason.to_owned(), message))
 }
 
+/// Returns the first problem of a health expression or a `readyExpr`.
 pub(super) fn find_expression_problem(spec: &KustomizationSpec) -> Option<String> {
     let mut kinds: BTreeSet<(&str, &str)> = BTreeSet::new();
     for (index, check) in spec.health_check_exprs.iter().enumerate() {

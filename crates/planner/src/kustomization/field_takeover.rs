@@ -161,6 +161,7 @@ fn is_empty(fields: &Value) -> bool {
     fields.as_object().is_none_or(Map::is_empty)
 }
 
+/// Checks whether the fields of a managedFields entry are taken over: of kubectl, of a configured manager, or from before the first apply.
 pub(super) fn is_taken_over(settings: &ApplySettings, entry: &Value) -> bool {
     let entry = ObjectView::new(entry);
     let (manager, operation) = (entry.read_text("/manager"), entry.read_text("/operation"));

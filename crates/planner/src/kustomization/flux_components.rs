@@ -45,7 +45,7 @@ pub(super) fn is_replaced(snapshot: &Snapshot, id: &ObjectId, object: &Value) ->
     is_of_flux && (is_definition(id) || is_controller(id, label(COMPONENT)))
 }
 
-/// Checks whether it is one of Flux's controllers; that of a shard has a name behind its own.
+/// Checks whether a Deployment is one of Flux's controllers, by its component label. For a shard, the label has a suffix: `source-controller-SHARD`.
 fn is_controller(id: &ObjectId, component: &str) -> bool {
     let is_named = |name: &&str| {
         component
@@ -55,7 +55,7 @@ fn is_controller(id: &ObjectId, component: &str) -> bool {
     id.group == "apps" && id.kind == "Deployment" && CONTROLLERS.iter().any(is_named)
 }
 
-/// Checks whether the deletion of an object would take the objects with it that are reconciled here.
+/// Checks whether an object is the definition of a kind that Tenure reconciles in this cluster. Its deletion would delete all objects of the kind.
 pub(crate) fn keeps_kinds(snapshot: &Snapshot, id: &ObjectId) -> bool {
     !remote_cluster::is_elsewhere(snapshot) && is_definition(id)
 }

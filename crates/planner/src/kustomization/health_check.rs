@@ -236,7 +236,7 @@ fn with_message(line: String, message: &str) -> String {
 
 /// Checks whether the object is the Kustomization itself, which can't wait for its own health.
 fn is_itself(context: &Context<'_>, id: &ObjectId) -> bool {
-    // In another cluster one of its name is another one.
+    // In another cluster, an object with this id is not this Kustomization.
     context.snapshot.kustomization.spec.kube_config.is_none()
         && id.group == "kustomize.toolkit.fluxcd.io"
         && id.kind == "Kustomization"
@@ -244,8 +244,7 @@ fn is_itself(context: &Context<'_>, id: &ObjectId) -> bool {
         && id.name == context.name
 }
 
-/// Checks whether another client changed an object after it was applied in this attempt: then the attempt starts over, so that drift is also put back during a long
-/// wait.
+/// Restarts the attempt if another client changed an object after this attempt applied it. So drift is also corrected during a long wait for health.
 fn restart_if_changed(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>> {
     let attempt = &context.snapshot.attempt;
     for object in &desired.objects {

@@ -44,7 +44,7 @@ pub(super) fn record_attempt(status: &mut KustomizationStatus, context: &Context
     status.history.truncate(HISTORY);
 }
 
-/// Returns the time since a moment.
+/// Returns the time from `since` until `now`.
 pub(super) fn find_elapsed(now: Timestamp, since: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }

@@ -17,7 +17,7 @@ use crate::object::Object;
 use crate::overlay::make_patch_target;
 use crate::pointer::Pointer;
 
-/// The rules of a spec, ready to match.
+/// The parsed rules of `spec.ignore`.
 #[derive(Debug, Default)]
 pub(super) struct Ignored {
     rules: Vec<Rule>,
@@ -25,6 +25,7 @@ pub(super) struct Ignored {
     digest: Option<String>,
 }
 
+/// A rule of `spec.ignore`: the paths, and the objects for which they are ignored.
 #[derive(Debug)]
 struct Rule {
     target: Option<ObjectSelector>,
@@ -69,7 +70,7 @@ impl Ignored {
         }
     }
 
-    /// Lists the places that are left to others in an object which looks like this.
+    /// Lists the ignored paths of the rules whose target matches this object.
     fn list_paths(&self, object: &Value) -> Vec<&Pointer> {
         let fits = |rule: &&Rule| rule.target.as_ref().is_none_or(|target| target.fits(object));
         self.rules.iter().filter(fits).flat_map(|rule| &rule.paths).collect()

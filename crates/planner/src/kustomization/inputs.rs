@@ -29,7 +29,7 @@ pub(super) const CONFIG_MAP: &str = "ConfigMap";
 pub(super) const SECRET: &str = "Secret";
 const WITH_VARIABLES: &str = "WithVariables";
 
-/// Refuses a spec that is wrong whatever the cluster holds.
+/// Refuses an invalid `spec.postBuild`, independent of the state of the cluster.
 pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), String> {
     decryption::check_spec(spec)?;
     let Some(post_build) = &spec.post_build else {
@@ -138,7 +138,7 @@ fn gather_variables(context: &Context<'_>, targets: &[Watched]) -> Phase<RenderI
     let mut variables = BTreeMap::new();
     for (from, target) in post_build.substitute_from.iter().zip(targets) {
         take_variables(context, from, context.find_here(&target.id), &mut variables)?;
-        // After each: a hundred objects of a megabyte are never held at once.
+        // The size is checked after each object, so that a hundred objects of a megabyte are never in memory at once.
         check_size(context, &variables)?;
     }
     if let Some(inline) = RenderInputs::inline(post_build).variables() {
@@ -191,7 +191,7 @@ fn find_object<'a>(
     }
 }
 
-/// Takes the variables of one object; those of later ones take the place of earlier.
+/// Adds the variables of one ConfigMap or Secret. They overwrite variables of earlier objects.
 fn take_variables(
     context: &Context<'_>,
     from: &SubstituteReference,
@@ -232,8 +232,8 @@ fn read_value(value: &Value, is_secret: bool) -> Option<Vec<u8>> {
     }
 }
 
-/// Checks whether a change is news for an object that is watched only as an input of the rendering. After a successful attempt only objects whose label asks for it
-/// count; a failed attempt may have failed because of any of them.
+/// Checks whether a change triggers an attempt, for an object that is only an input of the rendering. Returns nothing for other objects, for which another check
+/// decides.
 pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &Live) -> Option<bool> {
     let is_input = remote_cluster::list_beside(snapshot)
         .iter()
@@ -244,7 +244,8 @@ pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &L
     Some(triggers_attempt(snapshot, before, now))
 }
 
-/// Checks whether a change of a mere input of the rendering starts an attempt.
+/// Checks whether a change of an input of the rendering triggers an attempt: if the object has Flux's watch label, or if the last attempt failed. A failed attempt
+/// may have failed because of any input.
 pub(super) fn triggers_attempt(snapshot: &Snapshot, before: &Live, now: &Live) -> bool {
     let asks = |live: &Live| {
         let label = live
@@ -252,7 +253,7 @@ pub(super) fn triggers_attempt(snapshot: &Snapshot, before: &Live, now: &Live) -
             .and_then(|live| ObjectView::new(live).find_label(WATCH_CONFIG));
         label == Some("Enabled")
     };
-    // The present object counts, or the last state of a deleted one.
+    // The label of the present object counts, or of the last state of a deleted object.
     let asked = asks(now) || (now.is_gone() && asks(before));
     asked || snapshot.memory.retry.is_some()
 }

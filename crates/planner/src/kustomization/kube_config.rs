@@ -26,11 +26,11 @@ use crate::target::{Target, TargetCredentials};
 /// The keys that may hold a kubeconfig if the spec names none, as in Flux.
 const KEYS: [&str; 2] = ["value", "value.yaml"];
 
-/// The answer to a request for a token. The shell keeps the token itself.
+/// The answer to [`Step::OrderToken`]. The shell keeps the token itself, so no plan contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TokenAnswer {
-    /// The token was given as ordered.
+    /// A token exists as ordered.
     Usable,
     /// The ServiceAccount does not exist.
     NotFound,
@@ -40,15 +40,15 @@ pub enum TokenAnswer {
     Unanswered(String),
 }
 
-/// The reason for which the target of `spec.kubeConfig` is unknown.
+/// The reason why the target cluster of `spec.kubeConfig` is unknown.
 pub(super) enum UnknownTarget {
-    /// Something has to be asked first.
+    /// The plan must execute this step first.
     Ask(Box<Step>),
-    /// The content can't be used.
+    /// The object that names the target is missing or can't be used.
     Failed {
         /// The message.
         message: String,
-        /// Whether the failure is a missing answer.
+        /// True if an answer is missing, so that the same plan may succeed later.
         transient: bool,
     },
 }
@@ -63,19 +63,19 @@ fn find_named(spec: &KustomizationSpec) -> Option<(&'static str, &str, &'static 
     }
 }
 
-/// Returns the object that names the target.
+/// Returns the Secret or ConfigMap that `spec.kubeConfig` names.
 pub(super) fn find_object(snapshot: &Snapshot) -> Option<Watched> {
     let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let (kind, name, _) = find_named(&snapshot.kustomization.spec)?;
     Some(find_target(namespace, kind, name))
 }
 
-/// Checks whether an object of this cluster is the one that names the target.
+/// Checks whether an object of this cluster is the Secret or ConfigMap that `spec.kubeConfig` names.
 pub(super) fn is_kube_config(snapshot: &Snapshot, id: &ObjectId) -> bool {
     find_object(snapshot).is_some_and(|object| object.id == *id)
 }
 
-/// Checks whether it holds something else than before.
+/// Checks whether `data` of the Secret or ConfigMap has changed.
 pub(super) fn is_another_kube_config(before: &Live, now: &Live) -> bool {
     match (before, now) {
         (Live::Present(before), Live::Present(now)) => before.view().find("/data") != now.view().find("/data"),
@@ -83,7 +83,7 @@ pub(super) fn is_another_kube_config(before: &Live, now: &Live) -> bool {
     }
 }
 
-/// Refuses a spec that is wrong whatever the cluster holds, with a reason and a message.
+/// Refuses an invalid `spec.kubeConfig`, independent of the state of the cluster. Returns the reason and the message.
 pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), (&'static str, String)> {
     let Some(reference) = &spec.kube_config else {
         return Ok(());
@@ -193,7 +193,7 @@ fn make_target(
     })
 }
 
-/// Checks whether the token exists as ordered.
+/// Checks the answer to the token order: no answer leads to the step that orders the token.
 fn check_answer(answer: Option<&(TokenOrder, TokenAnswer)>, order: &TokenOrder) -> Result<(), UnknownTarget> {
     let account = order.account();
     let (message, transient) = match answer.filter(|(asked, _)| asked == order) {

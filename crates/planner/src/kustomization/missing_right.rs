@@ -9,7 +9,7 @@ use tenure_tenancy::ServiceAccount;
 
 use crate::refusal::{Failure, Reason};
 
-/// Writes the advice; nothing if the refusal isn't the authorizer's about this object and this identity.
+/// Returns the advice for a refused request. Returns nothing if the refusal isn't the authorizer's about this object and this identity.
 pub(super) fn write_advice(failure: &Failure, identity: &ServiceAccount, id: &ObjectId) -> Option<String> {
     if failure.reason != Reason::Forbidden {
         return None;
@@ -27,7 +27,7 @@ pub(super) fn write_advice(failure: &Failure, identity: &ServiceAccount, id: &Ob
         "" => resource.to_owned(),
         group => format!("{resource}.{group}"),
     };
-    // A request about a Namespace is about a place in it.
+    // For RBAC, a request about a Namespace object is a request in this namespace.
     let namespace = match (&*id.group, &*id.kind) {
         ("", "Namespace") if !place.starts_with(" at the cluster scope") => &id.name,
         _ => &id.namespace,
@@ -42,7 +42,7 @@ pub(super) fn write_advice(failure: &Failure, identity: &ServiceAccount, id: &Ob
             .starts_with(&there)
             .then(|| format!("a Role and a RoleBinding in namespace {namespace}"))
     }?;
-    // An applier also creates objects that don't exist yet.
+    // The advice adds `create` to `patch`, because an apply also creates objects that don't exist yet.
     let verbs = if verb == "patch" { "patch and create" } else { verb };
     Some(format!(
         "if it is to be allowed, an administrator gives ServiceAccount {}/{} the right to {verbs} {resource}, by {scope}",
@@ -55,7 +55,7 @@ fn take_quoted(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix('"')?.split_once('"')
 }
 
-/// Checks whether a text has the letters of verbs and resources.
+/// Checks whether a text has only the characters of RBAC verbs and resources.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text

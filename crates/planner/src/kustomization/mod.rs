@@ -69,14 +69,14 @@ pub use claims::list_owners;
 pub(crate) use decryption::SOPS;
 pub use dependency_facts::{DependencyFacts, FoundDependency, WholeKustomization, find_cycle, find_dependencies};
 pub(crate) use desired::find_stage;
-pub use expression_memory::{ExpressionMemory, Readiness, Verdict};
+pub use expression_memory::{DependencyReadiness, ExpressionMemory, HealthVerdict};
 pub(crate) use flux_components::keeps_kinds;
 pub(crate) use guard::is_guarded;
 pub use guard::{Allowed, Guards, PROTECTED, ProtectedKind};
 pub use kube_config::TokenAnswer;
 pub use preview::{ChangedField, Difference, DifferenceKind, preview_changes};
 pub use references::{find_source_namespace, name_dependency, name_source};
-pub use remote_cluster::find_place;
+pub use remote_cluster::find_other_cluster;
 pub use settings::{ApplySettings, StageKind};
 pub use siblings::{
     ObjectTurnover, OtherOwner, Sibling, Survey, WantedBy, find_applied_revision, is_idle, survey_siblings,

@@ -21,7 +21,7 @@ use crate::object::Object;
 use crate::outcome::{add_duration, join_names};
 use crate::plan::{Apply, Next, Request};
 
-/// The time in which the Tenant records a new namespace and binds its accounts there.
+/// The time limit for the Tenant to record a new namespace and to bind its accounts there.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The pause before the next attempt while a right in a new namespace is missing.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -113,12 +113,12 @@ pub(super) fn wait_for_rights(context: &mut Context<'_>, refused: &[(&DesiredObj
     let until = add_duration(context.now, PAUSE);
     let message = format!("Waiting for rights in the new namespaces {}", join_names(&names, NAMED));
     let mut plan = outcome::plan_waiting(context.fork(), until, message);
-    // The answers of this attempt don't change any more.
+    // A further plan of this attempt would get the same answers.
     plan.next = Next::Done(Some(until));
     Some(plan)
 }
 
-/// Notes the objects that would be created, in the mode without writes. The objects in a new namespace are unknown until then.
+/// Records the namespaces and objects that would be created, in the mode without writes. Objects in a new namespace can't be dry-run before the namespace exists.
 fn record_expected(context: &mut Context<'_>, desired: &Desired) {
     for object in &desired.new_namespaces {
         apply_mode::record_difference(context, object, DifferenceKind::Created, "would be created");
@@ -132,12 +132,12 @@ fn record_expected(context: &mut Context<'_>, desired: &Desired) {
     }
 }
 
-/// Makes the dry-run of a creation, with the whole object: admission judges its labels, too.
+/// Returns the dry-run of a creation, with the whole object, since admission also checks its labels.
 fn try_creation(object: &DesiredObject) -> Request {
     Request::Try(apply_of(object, object.object.clone()))
 }
 
-/// Makes the creation. Labels other than those of the owners belong to the apply that follows, so that it can remove them again.
+/// Returns the creation of a minimal Namespace with the owner labels only. The apply that follows sets the other labels, so that a later apply can remove them.
 fn create_minimal(object: &DesiredObject) -> Request {
     let view = object.object.view();
     let labels: Map<String, Value> = [TENANT_LABEL, OWNER_NAME, OWNER_NAMESPACE]
@@ -162,7 +162,7 @@ fn apply_of(object: &DesiredObject, content: Object) -> Apply {
     }
 }
 
-/// Makes the plan that creates namespaces. The inventory names them and is stored first, so a crash loses no namespace.
+/// Returns the plan that creates namespaces. It stores the inventory with their names first, so that a crash loses no namespace.
 fn apply_namespaces(context: &mut Context<'_>, missing: &[&DesiredObject]) -> Box<Plan> {
     let status = outcome::make_status_before_apply(context, missing.iter().map(|object| &object.target));
     for object in missing {

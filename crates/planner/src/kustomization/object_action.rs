@@ -37,18 +37,18 @@ pub(super) enum ObjectAction {
     WaitOwner(String),
     /// Another Kustomization owns the object.
     Kept(KeptObject),
-    /// The object was applied, and kubectl wrote to it meanwhile, so the apply could not include that change.
+    /// The object was applied, and kubectl changed it at the same time. The plan looks at the object again.
     LookAgain,
     Refused(Failure),
 }
 
-/// A change to apply.
+/// An apply of one object: its content, and the differences for the report.
 #[derive(Default)]
 pub(super) struct Change {
     pub(super) forced_back: Vec<DriftedField>,
-    /// Instead of the desired object, where something of it is left to others.
+    /// The content to apply instead of the whole desired object, if some of its fields are left to other writers.
     pub(super) payload: Option<Object>,
-    /// The fields that differ, where only that is asked.
+    /// The fields that would change, for [`ApplyMode::DetectOnly`](super::apply_mode::ApplyMode::DetectOnly).
     pub(super) fields: Vec<fields::Difference>,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn choose_action(context: &mut Context<'_>, object: &DesiredObject) -
     }
     match attempt.deleted.get(id) {
         Some(DeleteAnswer::Failed(failure)) => return ObjectAction::Refused(failure.clone()),
-        // The results of the checks are about an object that has changed since.
+        // The object has changed since the checks before its deletion, so their results don't count.
         Some(DeleteAnswer::Changed { .. }) => {
             return ObjectAction::Refused(recreate::make_conflict());
         }
@@ -208,8 +208,8 @@ fn find_todo_after_refusal(
     }
 }
 
-/// Finds the first action for an unknown object. An object in no inventory is most likely new, and the answer to a dry-run shows this as of its own moment. An object
-/// that the dry-run finds, or a refusal, is looked at before any decision. An object that may be this Kustomization's already is looked at first.
+/// Finds the first action for an object that was not read yet. An object outside the inventory is probably new, so it gets a dry-run without a read. An object is
+/// read first if the inventory names it, if this attempt has sent a request about it, or if an annotation makes the apply depend on its existence.
 fn find_first_action(context: &Context<'_>, object: &DesiredObject) -> ObjectAction {
     let id = &object.target.id;
     let attempt = &context.snapshot.attempt;
@@ -227,7 +227,8 @@ fn find_first_action(context: &Context<'_>, object: &DesiredObject) -> ObjectAct
     }
 }
 
-/// Checks whether a dry-run from before the first read is about another state than the live one.
+/// Checks whether the object existed at a dry-run that was sent before the first read. Then the dry-run is repeated, since the live object may have changed in
+/// between.
 fn is_about_another(live: Option<&Value>, dry_run: Option<&WriteAnswer>) -> bool {
     match (live, dry_run) {
         (Some(_), _) => true,
@@ -250,7 +251,7 @@ fn take_over(context: &Context<'_>, object: &DesiredObject, live: &Value) -> Opt
     )
 }
 
-/// Finds the version of a live object.
+/// Returns the resourceVersion of an object, if it has one.
 pub(super) fn find_version(live: &Value) -> Option<String> {
     let version = ObjectView::new(live).find_text("/metadata/resourceVersion");
     version.map(str::to_owned)
@@ -273,7 +274,7 @@ fn record_settled(context: &mut Context<'_>, object: &DesiredObject, live: &Valu
     context.memory.settled.insert(object.target.id.clone(), settled);
 }
 
-/// Digests the part of a live object that counts here, without fields that are left to others and without notes.
+/// Returns a digest of a live object for comparisons, without ignored fields and without unmanaged annotations.
 pub(super) fn digest_live(context: &Context<'_>, object: &DesiredObject, live: &Value) -> String {
     let stripped = context.ignored.strip_ignored(live, live);
     let counting = unmanaged_annotations::strip_unmanaged_annotations(
@@ -285,7 +286,7 @@ pub(super) fn digest_live(context: &Context<'_>, object: &DesiredObject, live: &
     select_comparable(&counting).digest()
 }
 
-/// Checks whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
+/// Returns the reason if an annotation on the desired or on the live object excludes the object from the apply.
 pub(super) fn find_skip_reason(desired: &Value, live: Option<&Value>) -> Option<String> {
     let says = |key: &str, value: &str| {
         let on = |object: &Value| ObjectView::new(object).has_annotation(key, value);

@@ -7,7 +7,7 @@ use tenure_api::ObjectId;
 
 use crate::plan::Stage;
 
-/// The stages of the apply.
+/// The stages of the apply, in their order.
 pub(super) const STAGES: [Stage; 7] = [
     Stage::Definitions,
     Stage::Classes,
@@ -18,7 +18,7 @@ pub(super) const STAGES: [Stage; 7] = [
     Stage::Rest,
 ];
 
-/// Finds the stage in which an object is applied.
+/// Returns the built-in stage in which an object is applied, by its kind.
 pub(super) fn find_stage(id: &ObjectId) -> Stage {
     let definition = matches!(
         (id.group.as_str(), id.kind.as_str()),

@@ -26,7 +26,7 @@ pub(super) fn describe_revision(snapshot: &Snapshot, revision: &str) -> BTreeMap
     std::iter::once(itself).chain(origin).collect()
 }
 
-/// Adds the origin to events about a revision.
+/// Adds the origin revision to the plan's events about a revision.
 pub(super) fn add_origin(snapshot: &Snapshot, plan: &mut Plan) {
     let Some((revision, origin)) = find_origin(snapshot) else {
         return;

@@ -13,7 +13,7 @@ use super::{outcome, remote_cluster};
 use crate::outcome::join_names;
 use crate::plan::{Event, EventKind, EventPlace, Stage};
 
-/// The meaning of another owner for an object that is to be applied.
+/// The result of the ownership check for an object that this Kustomization wants to apply.
 pub(super) enum Ownership {
     /// No other Kustomization owns the object, or this one takes precedence, or the owner drops the object.
     Free,
@@ -23,11 +23,11 @@ pub(super) enum Ownership {
     Kept(KeptObject),
 }
 
-/// An object that another Kustomization keeps.
+/// An object that this Kustomization wants and another one keeps.
 pub(super) struct KeptObject {
-    /// The reason, for the Kustomization that wants the object.
+    /// The reason, for the status of the Kustomization that wants the object.
     why: String,
-    /// Namespace, name and uid of the owner, if it may know the Kustomization that wants the object.
+    /// The namespace, name and uid of the owner, which gets an event. Unset if the owner may not know the Kustomization that wants the object.
     tell: Option<(String, String, String)>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
                 tell: None,
             });
         }
-        // The objects of a leaving owner are deleted or left; an object that is taken over meanwhile is neither.
+        // An owner that is being deleted deletes or releases its objects, except an object that this Kustomization has taken over before.
         Precedence::OwnerByName if rival.leaving => return Ownership::Free,
         Precedence::OwnerByName => {}
     }
@@ -127,7 +127,7 @@ pub(super) fn list_owned_by_others(
         });
     }
     let mut plan = outcome::plan_failed(context.fork(), reason::OWNED_BY_ANOTHER, message);
-    // The event is sent once, like the Kustomization's own warning.
+    // The owner gets the event once, as this Kustomization gets its own warning once.
     if !plan.events.is_empty() {
         plan.events.extend(events);
     }

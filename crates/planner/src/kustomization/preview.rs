@@ -35,13 +35,13 @@ pub enum DifferenceKind {
     Unseen,
 }
 
-/// Something that would be done.
+/// An action that an apply or a prune would take on an object, with the content before and after it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
     /// The object; unset if a whole kind can't be looked up.
     pub object: Option<ObjectId>,
-    /// The kind of the change.
+    /// The kind of the action.
     pub change: DifferenceKind,
     /// The action in words.
     pub words: String,
@@ -59,7 +59,7 @@ pub struct Difference {
     pub after: Option<Value>,
 }
 
-/// A field that would be changed.
+/// A field of an object that an apply would change.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedField {
@@ -174,7 +174,8 @@ fn find_differences(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference
     Ok(detected.chain(unknown).collect())
 }
 
-/// Gives an object that was created in a dry-run, under another name, its own name. Kubernetes writes the name into labels of some kinds, such as Jobs.
+/// Replaces the temporary name, under which an object was created in a dry-run, by the object's own name. Kubernetes also writes the name into labels of some kinds,
+/// such as Jobs.
 fn rename_trial(mut object: Value, name: &str) -> Value {
     let trial = ObjectView::new(&object).read_text("/metadata/name").to_owned();
     if !trial.is_empty() {
@@ -192,7 +193,7 @@ fn rename_values(value: &mut Value, from: &str, to: &str) {
     }
 }
 
-/// Removes the fields that the API server and controllers write: they don't belong into Git.
+/// Removes the fields that the API server and controllers write, which don't belong in Git.
 fn leave_out_bookkeeping(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");

@@ -11,7 +11,7 @@ use tenure_api::{Kustomization, condition, reason};
 
 use super::context::Context;
 use super::dependency_facts::{self, DependencyFacts, WholeKustomization, has_expression};
-use super::expression_memory::{self, Readiness};
+use super::expression_memory::{self, DependencyReadiness};
 use super::references::name_dependency;
 use super::{Phase, outcome};
 use crate::expression::{EvaluationError, Expression};
@@ -20,19 +20,19 @@ use tenure_remote_requests::artifact::ArtifactFacts;
 /// The time until the next look at a dependency if no watch reported a change (Flux's `--requeue-dependency`).
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Checks whether everything that this depends on is ready.
+/// Checks whether all dependencies of the Kustomization are ready.
 pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Phase<()> {
     let problem = find_problem(context, artifact);
     let Some(problem) = problem else { return Ok(()) };
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());
     match problem {
-        Problem::Itself(text) => Err(outcome::plan_stalled(
+        DependencyProblem::Itself(text) => Err(outcome::plan_stalled(
             context,
             reason::INVALID_SPEC,
             format!("dependency '{text}' is the Kustomization itself"),
         )),
-        Problem::NotReady(mut message) => {
+        DependencyProblem::NotReady(mut message) => {
             if let Some(cycle) = describe_cycle(&context) {
                 message = format!("{message}; {cycle}");
             }
@@ -47,20 +47,23 @@ pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactF
     }
 }
 
-enum Problem {
+/// The first problem with `spec.dependsOn`.
+enum DependencyProblem {
+    /// The Kustomization depends on itself: the dependency's name.
     Itself(String),
+    /// A dependency is not ready: the message.
     NotReady(String),
 }
 
-fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<Problem> {
-    let mut questions = Questions::default();
+fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<DependencyProblem> {
+    let mut questions = ExpressionInputs::default();
     let own_source = dependency_facts::find_source(&context.snapshot.kustomization);
     for (index, dependency) in context.spec().depends_on.iter().enumerate() {
         let key = name_dependency(context.namespace, dependency);
         let namespace = dependency.namespace.as_deref().unwrap_or(context.namespace);
         let text = format!("{namespace}/{}", dependency.name);
         if key == context.name {
-            return Some(Problem::Itself(text));
+            return Some(DependencyProblem::Itself(text));
         }
         let message = match context.snapshot.dependencies.get(&key) {
             None | Some(DependencyFacts::NotFound) => Some(format!("dependency '{text}' not found")),
@@ -70,7 +73,7 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
                     .as_ref()
                     .map(|whole| questions.evaluate_ready(context, index, dependency, whole))
                 {
-                    // The observer keeps the whole object; without it the expression can't be evaluated.
+                    // For a dependency with a `readyExpr`, the caller provides the whole object. Without the object, the expression can't be evaluated.
                     None => Some(format!("dependency '{text}' is not known yet")),
                     Some(Ok(true)) => None,
                     Some(Ok(false)) => Some(format!("dependency '{text}' is not ready according to readyExpr eval")),
@@ -96,20 +99,20 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
             }
         };
         if let Some(message) = message {
-            return Some(Problem::NotReady(message));
+            return Some(DependencyProblem::NotReady(message));
         }
     }
     None
 }
 
-/// The shared state of a plan's expressions.
+/// The inputs that all `readyExpr` of a plan share. Each is created at its first use.
 #[derive(Default)]
-struct Questions {
+struct ExpressionInputs {
     environment: Option<Environment>,
     own: Option<Value>,
 }
 
-impl Questions {
+impl ExpressionInputs {
     /// Evaluates a `readyExpr` on a dependency: once for each of the dependency's states in an attempt.
     fn evaluate_ready(
         &mut self,
@@ -127,7 +130,7 @@ impl Questions {
         }
         let ready = self.evaluate(context, index, dependency, whole)?;
         if let Some(of) = state {
-            let known = Readiness { of, attempt, ready };
+            let known = DependencyReadiness { of, attempt, ready };
             context.memory.expressions.ready.insert(index, known);
         }
         Ok(ready)
@@ -149,7 +152,7 @@ impl Questions {
         let budget = &mut context.memory.expressions.budget;
         let mut make = |kustomization: &Kustomization| {
             let object = make_object(kustomization);
-            // The data costs as much as its text.
+            // The conversion to data is charged with the length of the text.
             if budget.spend_bytes(object.1) {
                 Ok(object.0)
             } else {

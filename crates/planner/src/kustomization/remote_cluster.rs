@@ -49,7 +49,7 @@ impl Snapshot {
     }
 }
 
-/// Checks whether it applies to another cluster.
+/// Checks whether the Kustomization applies to another cluster.
 pub(super) fn is_elsewhere(snapshot: &Snapshot) -> bool {
     snapshot.kustomization.spec.kube_config.is_some()
 }
@@ -83,20 +83,20 @@ pub(super) fn read_here(snapshot: &Snapshot, target: Watched) -> Step {
     }
 }
 
-/// The reason for which the target cluster is unknown, or can't be applied to.
+/// The reason why nothing can be applied to the target cluster.
 pub(super) enum TargetError {
-    /// Something has to be asked first.
+    /// The plan must execute this step first.
     Ask(Box<Step>),
     /// The address or the credentials are missing or unusable.
     Failed {
         /// The message.
         message: String,
-        /// Whether the failure is a missing answer.
+        /// True if an answer is missing, so that the same plan may succeed later.
         transient: bool,
     },
     /// The inventory is of another cluster, and no user has explained the change.
     Changed(String),
-    /// The inventory is of another cluster, and its objects are to be left.
+    /// The inventory is of another cluster, and a user has decided that its objects stay there.
     Left,
 }
 
@@ -110,7 +110,7 @@ pub(super) fn resolve_target(
         UnknownTarget::Failed { message, transient } => TargetError::Failed { message, transient },
     })?;
     let target = target.map(Arc::new);
-    let (Some(before), now) = (find_inventorys(snapshot), target.as_deref().map(Target::cluster)) else {
+    let (Some(before), now) = (find_inventory_cluster(snapshot), target.as_deref().map(Target::cluster)) else {
         return Ok(target);
     };
     if before == now {
@@ -138,7 +138,7 @@ pub(super) fn resolve_target(
     }
 }
 
-/// Reads the annotation with which an administrator or the tenant explains a changed cluster: a word, and the cluster that it is about.
+/// Reads the annotation with which a user decides about a changed target cluster: the decision, and the cluster for which it holds.
 pub(super) fn read_cluster(metadata: &ObjectMeta) -> Option<(&str, &str)> {
     let annotation = metadata.annotations.as_ref()?.get(CLUSTER)?;
     let (word, cluster) = annotation.trim().split_once(' ')?;
@@ -150,21 +150,21 @@ fn has_entries(status: Option<&KustomizationStatus>) -> bool {
     inventory.is_some_and(|inventory| !inventory.entries.is_empty())
 }
 
-/// Finds the cluster of an inventory: nothing if the inventory is empty, and this cluster if the status names no other.
-fn find_inventorys(snapshot: &Snapshot) -> Option<Option<String>> {
+/// Returns the cluster of the inventory: `None` if the inventory is empty, and `Some(None)` for this cluster.
+fn find_inventory_cluster(snapshot: &Snapshot) -> Option<Option<String>> {
     let status = snapshot.kustomization.status.as_ref();
-    has_entries(status).then(|| find_place(&snapshot.kustomization))
+    has_entries(status).then(|| find_other_cluster(&snapshot.kustomization))
 }
 
-/// Returns the other cluster of an inventory, as the status names it; nothing if the inventory is of this one.
+/// Returns the other cluster that a Kustomization's inventory belongs to, by its status. Returns nothing for an inventory of this cluster.
 #[must_use]
-pub fn find_place(kustomization: &Kustomization) -> Option<String> {
+pub fn find_other_cluster(kustomization: &Kustomization) -> Option<String> {
     let conditions = &kustomization.status.as_ref()?.conditions;
     let condition = condition::find(conditions, condition::APPLIED_ELSEWHERE)?;
     condition.message.split_whitespace().next().map(str::to_owned)
 }
 
-/// Finds where to apply, and that the inventory is of that cluster.
+/// Sets the target cluster of the plan, and checks that the inventory belongs to this cluster.
 pub(super) fn find_cluster(context: &mut Context<'_>) -> Phase<()> {
     match resolve_target(context.snapshot, &context.identity) {
         Ok(target) => {
@@ -246,7 +246,7 @@ pub(super) fn write_cluster(snapshot: &Snapshot, plan: &mut Plan, now: Timestamp
             );
             crate::outcome::set_condition(&mut status.conditions, metadata, now, entry);
         }
-        // The inventory is of no cluster, or of this one. While it is of another one, the condition stays.
+        // The inventory is empty or belongs to this cluster, so the condition is removed. It stays while the inventory belongs to another cluster.
         Some(_) => condition::remove(&mut status.conditions, condition::APPLIED_ELSEWHERE),
         None if !is_elsewhere(snapshot) && (!has_entries || is_recorded_here(snapshot)) => {
             condition::remove(&mut status.conditions, condition::APPLIED_ELSEWHERE);

@@ -23,7 +23,7 @@ use crate::plan::{Next, Watched};
 /// The first pause of an attempt that is made because something around it changed; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Ends the plan while a failed attempt waits for its time; otherwise an attempt may be made, and is made to its end.
+/// Ends the plan while the pause after a failed attempt lasts. Otherwise records that the current attempt runs to its end.
 pub(super) fn check_due(context: &mut Context<'_>) -> Phase<()> {
     let Some(until) = find_wait(context.snapshot, context.now, &mut context.memory) else {
         return Ok(());
@@ -36,12 +36,12 @@ pub(super) fn check_due(context: &mut Context<'_>) -> Phase<()> {
     Err(Box::new(context.into_plan(Next::Done(Some(until)))))
 }
 
-/// Describes why nothing is done.
+/// Describes the wait after a failed attempt, as the reason for the omitted actions.
 pub(super) fn describe_wait(until: Timestamp) -> String {
     format!("the last attempt failed; the next one is due at {until}")
 }
 
-/// Returns the end of a failed attempt's wait; if there is no wait, the present attempt goes on to its end.
+/// Returns the end of the pause after a failed attempt. Returns nothing if there is no pause, and then records that the current attempt runs to its end.
 pub(super) fn find_wait(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
     let attempt = snapshot.attempt.started;
     if memory.trying == Some(attempt) {
@@ -52,7 +52,7 @@ pub(super) fn find_wait(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory
         .as_ref()
         .filter(|retry| retry.asked == read_attempt_input(snapshot))
         .map(|retry| {
-            if met_another(retry, snapshot) {
+            if has_changed_fact(retry, snapshot) {
                 retry.soon
             } else {
                 retry.until
@@ -75,7 +75,7 @@ pub(super) fn record_failure(
 ) {
     let attempt = snapshot.attempt.started;
     if memory.trying != Some(attempt) {
-        // Nothing was tried: a missing object (a source, a dependency) is looked up after each report of a watch.
+        // The attempt ended before its actions began, for example because its source is missing. Then each report of a watch triggers an attempt without a pause.
         return;
     }
     let asked = read_attempt_input(snapshot);
@@ -83,7 +83,7 @@ pub(super) fn record_failure(
         // The plan is made again, because its status could not be written.
         Some(before) if before.attempt == attempt => return,
         // An attempt that put something right before it failed is worth another attempt.
-        Some(before) if before.asked == asked && !did_something(snapshot) => before.times.saturating_add(1),
+        Some(before) if before.asked == asked && !has_applied_objects(snapshot) => before.times.saturating_add(1),
         _ => 1,
     };
     let pause = FIRST_PAUSE.saturating_mul(2_u32.saturating_pow(times.saturating_sub(1).min(16)));
@@ -103,7 +103,8 @@ pub(super) fn record_failure(
     });
 }
 
-fn did_something(snapshot: &Snapshot) -> bool {
+/// Checks whether this attempt has applied an object.
+fn has_applied_objects(snapshot: &Snapshot) -> bool {
     let mut applied = snapshot.attempt.applied.values();
     applied.any(|answer| matches!(answer, WriteAnswer::Done(_)))
 }
@@ -128,8 +129,8 @@ fn read_attempt_input(snapshot: &Snapshot) -> AttemptInput {
     }
 }
 
-/// Digests the facts that an attempt meets besides objects: the owner of the namespace, its deletion, the revisions of its dependencies, and the other owners of wanted
-/// objects.
+/// Returns a digest of the facts that an attempt uses besides objects: the owner of the namespace, its deletion, the revisions of its dependencies, and the other
+/// owners of wanted objects.
 fn digest_surroundings(snapshot: &Snapshot) -> String {
     let applied: BTreeMap<&str, Option<&str>> = snapshot
         .dependencies
@@ -161,8 +162,8 @@ fn digest_surroundings(snapshot: &Snapshot) -> String {
     digest_value(&json!(met))
 }
 
-/// Checks whether a fact that the failed attempt met has changed. An unknown fact has not changed.
-fn met_another(retry: &Retry, snapshot: &Snapshot) -> bool {
+/// Checks whether an object or another fact that the failed attempt used has changed. A fact that is unknown now counts as unchanged.
+fn has_changed_fact(retry: &Retry, snapshot: &Snapshot) -> bool {
     let another = |(id, before): (&ObjectId, &String)| {
         let now = snapshot.live.get(id).and_then(find_version);
         now.is_some_and(|now| now != *before)
@@ -170,7 +171,7 @@ fn met_another(retry: &Retry, snapshot: &Snapshot) -> bool {
     retry.surroundings != digest_surroundings(snapshot) || retry.live.iter().any(another)
 }
 
-/// Returns the version of an observed object; nothing if it could not be read.
+/// Returns the version of an observed object for comparisons. Returns nothing if the object could not be read.
 fn find_version(live: &Live) -> Option<String> {
     match live {
         Live::Absent | Live::Unserved => Some(String::new()),

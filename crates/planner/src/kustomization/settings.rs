@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 use tenure_api::ObjectId;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 
-/// Settings of every apply.
+/// The administrator's settings for the applies of all Kustomizations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ApplySettings {
-    /// Kinds that are applied before all that no other stage is for, and after the stages that there are.
+    /// The kinds of [`Stage::Custom`](crate::plan::Stage::Custom): applied after the built-in stages, and before all other objects.
     pub custom_stage: BTreeSet<StageKind>,
-    /// Prefixes of field managers whose fields are taken over, beside kubectl's.
+    /// Prefixes of field managers whose fields are taken over, in addition to kubectl's.
     pub overridden_managers: BTreeSet<String>,
 }
 
@@ -50,7 +50,7 @@ impl From<StageKind> for String {
 }
 
 impl ApplySettings {
-    /// Checks whether an object is applied in the stage of its own.
+    /// Checks whether an object's kind is in [`ApplySettings::custom_stage`].
     pub(super) fn has_own_stage(&self, id: &ObjectId) -> bool {
         let is_kind = |kind: &StageKind| kind.group == id.group && kind.kind == id.kind;
         self.custom_stage.iter().any(is_kind)

@@ -56,7 +56,7 @@ pub struct OtherOwner {
     /// Whether it waits for this one, by `dependsOn`, directly or not.
     #[serde(default)]
     pub waits_for_us: bool,
-    /// The revision that it has reached: nothing more will be gained or dropped by it.
+    /// The revision that the other owner has applied in full. It will gain and drop nothing more with this revision.
     #[serde(default)]
     pub applied: Option<String>,
     /// The other owner's gains and drops, if they are known for its present spec.
@@ -83,19 +83,19 @@ pub struct Sibling<'a> {
     pub waits_for_us: bool,
 }
 
-/// The result of the siblings' states for a prune.
+/// The answer to a [`SurveyRequest`](super::step::SurveyRequest): which Kustomizations of the same source the prune has to wait for, and which objects they want.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Survey {
-    /// The objects that it was asked about.
+    /// The objects of the request, which this Kustomization is about to prune.
     pub asked: BTreeSet<ObjectId>,
-    /// The Kustomizations that want some of the objects.
+    /// For each object that another Kustomization wants: that Kustomization.
     pub wanted: BTreeMap<ObjectId, WantedBy>,
-    /// A Kustomization that has not reached the revision yet and that the prune waits for.
+    /// The name of a Kustomization that has not reached the revision yet, and for which the prune waits.
     pub behind: Option<String>,
-    /// A Kustomization that has not reached the revision yet and waits for this one.
+    /// The name of a Kustomization that has not reached the revision yet, and that waits for this one.
     pub behind_us: Option<String>,
-    /// A Kustomization that the prune waits for, whose wanted objects of the revision are unknown for its present spec although they could be known.
+    /// The name of a Kustomization for which the prune waits, because it has not reported yet which objects its present spec wants from the revision.
     pub untried: Option<String>,
 }
 
@@ -112,14 +112,14 @@ pub struct WantedBy {
 }
 
 impl WantedBy {
-    /// Checks whether it will take the object over as soon as that is given up.
+    /// Checks whether the Kustomization will take the object over as soon as this one releases it.
     pub(super) fn is_awaited(&self) -> bool {
         !self.waits_for_us && !self.idle
     }
 }
 
-/// Surveys the siblings: which have not reached the revision yet, and which want which objects. `claims` holds, by object, the ones that name the object in their
-/// inventory or gain it. If several want an object, the survey names one that will take it over.
+/// Surveys the siblings: which have not reached the revision yet, and which want which objects. `claims` holds, by object, the names of siblings whose inventory or
+/// gains contain the object. If several siblings want an object, the survey names one that will take it over.
 #[must_use]
 pub fn survey_siblings<'a>(
     revision: &str,
@@ -186,7 +186,7 @@ fn can_not_build(kustomization: &Kustomization, revision: &str) -> bool {
         })
 }
 
-/// Checks whether a Kustomization does nothing by itself: no other one waits for it.
+/// Checks whether a Kustomization does nothing until a user changes it: suspended, stalled or being deleted. Other Kustomizations don't wait for it.
 #[must_use]
 pub fn is_idle(kustomization: &Kustomization) -> bool {
     let conditions = kustomization.status.as_ref().map(|status| status.conditions.as_slice());
@@ -238,7 +238,8 @@ pub(super) fn find_prune_deadline(context: &mut Context<'_>) -> Timestamp {
     deadline
 }
 
-/// Checks whether dependent Kustomizations have had their time: this one's timeout, counted from the end of an attempt, since they can't begin before.
+/// Checks whether dependent Kustomizations have had this one's timeout to reach the revision. The time counts from the end of an attempt, since they can't begin
+/// before.
 pub(super) fn is_prune_delay_over(context: &Context<'_>) -> bool {
     let put_off = context.memory.prune_put_off.as_ref();
     put_off.is_some_and(|put_off| {
@@ -246,7 +247,7 @@ pub(super) fn is_prune_delay_over(context: &Context<'_>) -> bool {
     })
 }
 
-/// Puts the prune off at the end of an attempt, and returns the end of the delay.
+/// Delays the prune at the end of an attempt, and returns the end of the delay.
 pub(super) fn delay_prune(context: &mut Context<'_>) -> Timestamp {
     let waiting = continue_wait(context, context.memory.prune_put_off.as_ref());
     let deadline = add_duration(waiting.since, context.timeout);

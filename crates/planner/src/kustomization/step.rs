@@ -21,9 +21,9 @@ pub enum Step {
     Survey(SurveyRequest),
     /// Read an object of this cluster, as the ServiceAccount, while the other steps are about another one. Answer: `here`.
     ReadHere(Watched),
-    /// Have a token of a ServiceAccount ready, to be sent to another cluster; the lane asks for it. Answer: the attempt's `token`.
+    /// Order a token of a ServiceAccount for another cluster. The lane requests the token and keeps it. Answer: the attempt's `token`.
     OrderToken(TokenOrder),
-    /// Ask the cluster, as the ServiceAccount; another one as the target's user.
+    /// Send a request to the target cluster: to this cluster as the ServiceAccount, to another cluster as the target's user.
     #[serde(untagged)]
     Ask(Request),
 }
@@ -36,7 +36,7 @@ pub struct RenderRequest {
     pub artifact_digest: String,
     /// The revision of the artifact.
     pub revision: String,
-    /// Folder within it, checked to stay within it.
+    /// The folder to render. It is checked to be inside the artifact.
     pub path: String,
     /// The overlay to lay over the folder.
     #[serde(flatten)]

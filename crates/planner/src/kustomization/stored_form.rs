@@ -41,7 +41,7 @@ pub(super) fn claim_stored_fields(id: &ObjectId, fields: &mut Map<String, Value>
         return rename_field(fields, &prefixed(STRING_DATA), &prefixed("data"));
     }
     if is_aggregated(id, desired) {
-        // Removed while they are claimed, the rules would be gone until the controller writes them again.
+        // If the rules were claimed, an apply without rules would remove them, until the aggregation controller writes them again.
         return fields.remove(&prefixed(RULES)).is_some();
     }
     let Some(path) = find_pod_spec(id) else { return false };
@@ -119,7 +119,7 @@ fn write_data(object: &mut Value) {
     }
     if let Some(data) = data.as_object_mut() {
         for (key, text) in texts {
-            // Go reads no text as an empty one.
+            // Go's decoder reads null as an empty text.
             data.insert(key, Value::String(STANDARD.encode(text.as_str().unwrap_or_default())));
         }
     }

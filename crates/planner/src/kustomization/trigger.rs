@@ -20,18 +20,18 @@ pub struct Observed<'a> {
     pub kustomization: &'a Kustomization,
     /// The owner of the Kustomization's namespace.
     pub placement: &'a Placement,
-    /// The source that it names.
+    /// The source that the Kustomization names.
     pub source: &'a SourceFacts,
-    /// The Kustomizations that it depends on.
+    /// The Kustomizations in `spec.dependsOn`.
     pub dependencies: &'a BTreeMap<String, DependencyFacts>,
-    /// The deletions around the Kustomization.
+    /// The deletions of the Kustomization's own namespace or Tenant, and of namespaces in its inventory.
     pub endings: &'a OngoingDeletions,
     /// The answer to the survey of this attempt, if there was one.
     pub survey: Option<&'a Survey>,
 }
 
 impl Snapshot {
-    /// Checks whether something besides objects has changed so that another plan could differ.
+    /// Checks whether a fact other than the applied objects has changed since the last plan, so that another plan could differ.
     #[must_use]
     pub fn is_overtaken(&self, now: &Observed<'_>) -> bool {
         let metadata = &now.kustomization.metadata;
@@ -56,8 +56,8 @@ impl Snapshot {
         !self.owners.is_empty() && (self.owners != *owners || self.rivals != *rivals)
     }
 
-    /// Lists the Kustomizations, by namespace and name, whose changes may change the plan: the owners of wanted objects, and the others of its source that it waits
-    /// for.
+    /// Lists the other Kustomizations, by namespace and name, whose changes may change the plan: the owners of wanted objects, and the Kustomizations of the same
+    /// source that this one waits for.
     #[must_use]
     pub fn list_relevant(&self) -> BTreeSet<(String, String)> {
         let namespace = self.kustomization.metadata.namespace.clone().unwrap_or_default();
@@ -72,10 +72,9 @@ impl Snapshot {
         rivals.chain(siblings).collect()
     }
 
-    /// Checks whether a change counts for an object that the last plan did not look at. The object can't have misled that plan, unless it misled an earlier one, which
-    /// failed.
+    /// Checks whether the last failed attempt looked at this object. Then a change of the object triggers an attempt, even if the last plan did not look at it.
     #[must_use]
-    pub fn counts_unseen(&self, id: &ObjectId) -> bool {
+    pub fn was_read_by_failed_attempt(&self, id: &ObjectId) -> bool {
         let retry = self.memory.retry.as_ref();
         retry.is_some_and(|retry| retry.live.contains_key(id))
     }
@@ -124,7 +123,7 @@ pub fn is_settled(kustomization: &Kustomization, artifact: &ArtifactFacts) -> bo
         && condition::is_true(&status.conditions, condition::READY)
 }
 
-/// Checks whether a source changed so that another attempt could end otherwise: its conditions matter only while it has no artifact.
+/// Checks whether a source changed so that another attempt could end differently. The conditions of a source count only while it has no artifact.
 fn is_source_another(before: &SourceFacts, now: &SourceFacts) -> bool {
     match (before, now) {
         (

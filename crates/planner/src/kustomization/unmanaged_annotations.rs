@@ -14,7 +14,7 @@ use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use super::field_takeover::{LAST_APPLIED, is_taken_over};
 use super::settings::ApplySettings;
 
-/// Returns an object without the annotations of others. `live` says which manager has an annotation.
+/// Returns an object without the annotations that only other writers manage. managedFields of `live` name the managers.
 pub(super) fn strip_unmanaged_annotations<'v>(
     settings: &ApplySettings,
     desired: &Value,
@@ -39,7 +39,7 @@ pub(super) fn strip_unmanaged_annotations<'v>(
     Cow::Owned(object)
 }
 
-/// Lists the annotations of others on a live object.
+/// Lists the annotations on a live object that only other writers manage.
 fn list_notes<'v>(settings: &ApplySettings, desired: &Value, live: &'v Value) -> Vec<&'v str> {
     let Some(annotations) = ObjectView::new(live).find_map("/metadata/annotations") else {
         return Vec::new();

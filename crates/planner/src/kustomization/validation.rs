@@ -38,7 +38,7 @@ fn check_own_name(namespace: &str, name: &str) -> Result<(), String> {
     ))
 }
 
-/// Decides the identity, and refuses a spec that can't be executed whatever the source holds.
+/// Decides the identity, and refuses a spec that is invalid independent of the source. Returns the context of the further phases.
 pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context<'a>> {
     let kustomization = &snapshot.kustomization;
     let (Some(namespace), Some(name)) = (
@@ -74,7 +74,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
 
     check_own_name(namespace, name).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let spec = &kustomization.spec;
-    // First, so that nothing walks a list that is too long.
+    // The list limits are checked first, so that no later check reads a list that is too long.
     list_limits::check_kustomization(spec).map_err(|message| stalled(reason::INVALID_SPEC, message))?;
     let fields = list_unimplemented_fields(spec);
     if !fields.is_empty() {
@@ -168,7 +168,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
         overlay,
         mode,
         detected: Vec::new(),
-        // Unreadable rules were refused above.
+        // The rules are valid: an earlier check in this function has refused invalid ones.
         ignored: Arc::new(Ignored::from_spec(spec).unwrap_or_default()),
         memory,
         named: Arc::default(),
@@ -185,7 +185,7 @@ pub(super) fn validate<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Cont
         built: None,
     };
     report_earlier_changes(&mut context);
-    // The attempt was made for another spec or another request: its answers are about something else.
+    // The attempt began for another spec or another request, so its answers don't count.
     let attempt = &snapshot.attempt;
     if attempt.generation != kustomization.metadata.generation
         || attempt.requested_at != crate::read_requested_at(&kustomization.metadata)

@@ -67,7 +67,7 @@ fn list_own_entries(snapshot: &Snapshot) -> Vec<Watched> {
         .collect()
 }
 
-/// Checks whether this process has seen that an object is this Kustomization's.
+/// Checks whether this process knows that an object is this Kustomization's: the object was desired, or was read with the Kustomization's labels.
 fn is_known(snapshot: &Snapshot, target: &Watched) -> bool {
     let metadata = &snapshot.kustomization.metadata;
     let (Some(namespace), Some(name)) = (metadata.namespace.as_deref(), metadata.name.as_deref()) else {

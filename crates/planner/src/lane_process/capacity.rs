@@ -13,10 +13,10 @@ const EMPTY: Duration = Duration::from_millis(250);
 /// The time for which capacity counts as scarce after the hub wanted some back.
 const SCARCE: Duration = Duration::from_secs(5);
 
-/// The time for which a lane may have more than its part while another lane waits without a break. Renderings end within a minute.
+/// The time for which a lane may keep more than its part of a budget while another lane waits without a break. Renderings end within a minute.
 pub const HOLDING: Duration = Duration::from_secs(120);
 
-/// The state of a share, and the wanted capacity.
+/// The state of a lane's share of one budget, and the capacity that its work waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
     /// Bytes in the share.
@@ -25,7 +25,7 @@ pub struct Demand {
     pub held: u64,
     /// Bytes that the first waiter in the queue needs.
     pub first: Option<u64>,
-    /// Further bytes for data that has begun to grow. Such data waits only for the answer to its own request.
+    /// Further bytes for data that has begun to grow. Growing data waits only for the answer to its own request, and not in the queue.
     pub growing: u64,
 }
 
@@ -50,7 +50,7 @@ pub enum CapacityAction {
     Wait(Option<Duration>),
 }
 
-/// A report about a share. Times count from any fixed moment.
+/// An event about a lane's share of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapacityEvent {
     /// The hub was asked.
@@ -72,7 +72,7 @@ pub struct CapacityLimits {
     pub doubles: bool,
 }
 
-/// The known facts about one lane's share of one budget.
+/// The requests and the scarcity of one lane's share of one budget. Times count from any fixed moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShareState {
     terms: CapacityLimits,
@@ -161,8 +161,8 @@ impl ShareState {
     }
 }
 
-/// Finds the lane to end, if any. Candidates are the lanes that have had at least this much of a budget while others waited for `waited` without a break. The one with
-/// the most is ended if it has more than its part of the whole.
+/// Returns the lane to end, if any. `least`: for each lane, the least bytes of the budget that it had while others waited for `waited` without a break. After
+/// [`HOLDING`], the lane with the most bytes is ended if it has more than its part of `all`.
 #[must_use]
 pub fn find_holder(all: u64, waited: Duration, least: &BTreeMap<String, u64>) -> Option<&str> {
     if waited < HOLDING {

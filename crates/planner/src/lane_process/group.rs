@@ -10,7 +10,7 @@ const THREADS: u32 = 512;
 /// The controllers that a lane's group needs, as `cgroup.subtree_control` takes them.
 pub const CONTROLLERS: &str = "+memory +pids";
 
-/// The state of the hub's group, by which the hub may divide it or not.
+/// The state of the hub's own control group, which decides whether the hub may divide it into groups for lanes.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupFacts<'a> {
     /// `cgroup.controllers` of the hub's group.
@@ -39,14 +39,14 @@ pub fn check_group(facts: &GroupFacts<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads the path of the hub's group below the hierarchy, by `/proc/self/cgroup`.
+/// Reads the path of the hub's group in the cgroup v2 hierarchy from `/proc/self/cgroup`.
 #[must_use]
 pub fn read_group(membership: &str) -> Option<&str> {
     let path = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
     (!path.split('/').any(|part| part == "..")).then_some(path)
 }
 
-/// Reads the folder of the hierarchy, by `/proc/self/mounts`.
+/// Reads the mount point of the cgroup v2 hierarchy from `/proc/self/mounts`.
 #[must_use]
 pub fn read_mount(mounts: &str) -> Option<&str> {
     mounts.lines().find_map(|line| {

@@ -3,13 +3,13 @@
 
 use super::ExitCause;
 
-/// Bytes above its limit before a process is ended: its stack and the pages that the kernel counts late.
+/// The bytes above its limit that a process may use: for its stack, and for pages that the kernel counts late.
 const SLACK: u64 = 64 << 20;
 
 /// The lines of `/proc/PID/status` that add up to the memory of a process; pages of files are not among them, since the kernel can drop those.
 const COUNTED: [&str; 4] = ["RssAnon:", "RssShmem:", "VmSwap:", "VmPTE:"];
 
-/// Bytes of memory by the text of `/proc/PID/status`; none when it doesn't tell, as that of a process that has ended.
+/// Reads the bytes of memory from the text of `/proc/PID/status`. Returns nothing if the text has no such lines, as after the end of the process.
 #[must_use]
 pub fn read_memory(status: &str) -> Option<u64> {
     let mut found = None;
@@ -23,7 +23,7 @@ pub fn read_memory(status: &str) -> Option<u64> {
     found
 }
 
-/// Returns the cause for which a process with this use of memory is ended, if it is.
+/// Returns the cause to end a process if it uses more memory than `limit` allows.
 #[must_use]
 pub fn check_memory(used: u64, limit: u64) -> Option<ExitCause> {
     (used > limit.saturating_add(SLACK)).then_some(ExitCause::TooLarge { used, limit })

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-/// The numbers of these users and of their groups. systemd and the tools of containers give none of them away.
+/// The uids and gids of lanes. systemd and container tools don't allocate from this range.
 pub const LANE_USERS: RangeInclusive<u32> = 1_900_000_000..=1_900_065_535;
 
 /// The capabilities of a hub whose lanes have users of their own, by their numbers. The hub changes the owner of folders, reads and removes them, ends processes, and
@@ -17,7 +17,7 @@ const NEEDED: [(u32, &str); 5] = [
     (7, "CAP_SETUID"),
 ];
 
-/// The rights of the hub, as the kernel writes them in `/proc/self`.
+/// The files of the hub's `/proc/self` from which its rights to change users follow, and the mode of the lane's program.
 #[derive(Clone, Copy, Debug)]
 pub struct HubRights<'a> {
     /// `status`
@@ -40,7 +40,7 @@ const RUN: u32 = 0o005;
 /// # Errors
 /// The missing condition, in words.
 pub fn check_rights(rights: &HubRights<'_>) -> Result<(), String> {
-    // The kernel takes the capabilities of an administrator alone when the user changes.
+    // The kernel drops all capabilities only at a change from user 0 to another user. So the controllers must run as root.
     let user = rights.status.lines().find_map(|line| line.strip_prefix("Uid:"));
     let is_root = user.is_some_and(|user| user.split_whitespace().take(2).eq(["0", "0"]));
     if !is_root {
@@ -72,7 +72,7 @@ pub fn check_rights(rights: &HubRights<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks whether a map of a user namespace has all numbers of lanes in one of its lines.
+/// Checks whether one line of a user namespace's map contains all of [`LANE_USERS`].
 fn has_all(map: &str) -> bool {
     map.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -86,7 +86,7 @@ fn has_all(map: &str) -> bool {
 }
 
 /// Chooses the user of a lane: the owner of its folder if no other lane has that user, else a free user. `taken` holds the users of other lanes and the owners of their
-/// folders. `first` leads hubs of one machine to different users; any number will do.
+/// folders. `first` is any number. It makes hubs on one machine begin with different users.
 #[must_use]
 pub fn choose_user(owner: Option<u32>, taken: &BTreeSet<u32>, first: u64) -> Option<u32> {
     let is_free = |user: &u32| LANE_USERS.contains(user) && !taken.contains(user);

@@ -21,13 +21,13 @@ const REFUSED_HEADERS: [&str; 12] = [
     "proxy-connection",
     "user-agent",
 ];
-/// The most headers, and the bytes of all of them.
+/// The most headers in a Secret, and the most bytes of all headers.
 const HEADERS: usize = 32;
 const HEADER_BYTES: usize = 16 << 10;
 
-/// The content of a Secret.
+/// The parsed data of a Provider's Secret: address, credentials, headers and proxy.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Access {
+pub struct SecretContent {
     pub(super) address: Option<String>,
     pub(super) token: Option<String>,
     pub(super) username: Option<String>,
@@ -36,13 +36,13 @@ pub struct Access {
     pub(super) proxy: Option<String>,
 }
 
-impl fmt::Debug for Access {
+impl fmt::Debug for SecretContent {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Access(hidden)")
+        formatter.write_str("SecretContent(hidden)")
     }
 }
 
-impl Access {
+impl SecretContent {
     /// Reads the data of a Secret.
     ///
     /// # Errors
@@ -65,7 +65,7 @@ impl Access {
         }
         Ok(Self {
             address: trimmed("address")?,
-            // The key of an HMAC is all of it, as in Flux: a line's end in it counts.
+            // The token is stored with its line breaks, because the key of an HMAC includes them, as in Flux.
             token: text("token")?,
             username,
             password,
@@ -77,12 +77,12 @@ impl Access {
         })
     }
 
-    /// Returns the token without line ends.
+    /// Returns the token without white space around it.
     pub(super) fn find_token(&self) -> Option<&str> {
         self.token.as_deref().map(str::trim).filter(|token| !token.is_empty())
     }
 
-    /// Finds the address of a proxy, which is Flux's older way to name one.
+    /// Returns the address of the proxy in the Secret, which is Flux's older alternative to `spec.proxySecretRef`.
     #[must_use]
     pub fn find_proxy(&self) -> Option<&str> {
         self.proxy.as_deref().filter(|proxy| !proxy.is_empty())
@@ -110,7 +110,7 @@ fn read_headers(text: &[u8]) -> Result<Vec<(String, String)>, String> {
         if REFUSED_HEADERS.contains(&lower.as_str()) {
             return Err(format!("{lower} can't be set"));
         }
-        // A line end would begin another header.
+        // A line break in a value would begin another header.
         if !value
             .bytes()
             .all(|byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f))

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::alert_event::AlertEvent;
 
-/// Writes an alert about an event, in a list of one.
+/// Writes the body of a request to Alertmanager: a list with one alert about the event.
 pub(super) fn write_alerts(news: &AlertEvent, metadata: &BTreeMap<String, String>) -> Value {
     let mut annotations = BTreeMap::from([("message", news.message.as_str())]);
     let mut labels = metadata.clone();

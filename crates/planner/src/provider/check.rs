@@ -10,7 +10,7 @@ use tenure_tenancy::identity;
 use super::{ObservedReceiver, Snapshot, commit, expression};
 use crate::list_limits;
 use crate::receiver::TokenFailure;
-use crate::validation_plan::Refusal;
+use crate::validation_plan::NotReady;
 use tenure_remote_requests::address::Address;
 
 /// The time limit of an attempt if the spec sets none (Flux's).
@@ -18,9 +18,9 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest that an attempt may take.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The form of a request.
+/// The type of a Provider (`spec.type`), which decides the form of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ProviderType {
     /// Flux's event, unchanged.
     Generic,
     /// Flux's event, with an HMAC.
@@ -41,20 +41,20 @@ pub enum Kind {
     Gitea,
 }
 
-/// The types that there are, as specs call them.
-const KINDS: [(&str, Kind); 9] = [
-    ("generic", Kind::Generic),
-    ("generic-hmac", Kind::GenericHmac),
-    ("slack", Kind::Slack),
-    ("msteams", Kind::Teams),
-    ("discord", Kind::Discord),
-    ("alertmanager", Kind::Alertmanager),
-    ("github", Kind::GitHub),
-    ("gitlab", Kind::GitLab),
-    ("gitea", Kind::Gitea),
+/// The supported types, by their names in `spec.type`.
+const KINDS: [(&str, ProviderType); 9] = [
+    ("generic", ProviderType::Generic),
+    ("generic-hmac", ProviderType::GenericHmac),
+    ("slack", ProviderType::Slack),
+    ("msteams", ProviderType::Teams),
+    ("discord", ProviderType::Discord),
+    ("alertmanager", ProviderType::Alertmanager),
+    ("github", ProviderType::GitHub),
+    ("gitlab", ProviderType::GitLab),
+    ("gitea", ProviderType::Gitea),
 ];
 
-/// Types that Flux has and that are not there.
+/// Flux's types that Tenure doesn't support.
 const UNSUPPORTED: [&str; 25] = [
     "rocket",
     "giteapullrequestcomment",
@@ -83,33 +83,33 @@ const UNSUPPORTED: [&str; 25] = [
     "incident.io",
 ];
 
-impl Kind {
+impl ProviderType {
     /// Reads `spec.type`.
     #[must_use]
     pub fn read(name: &str) -> Option<Self> {
         KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
-    /// Checks whether it tells a commit's status.
+    /// Checks whether a Provider of this type sets the status of commits at a Git host.
     #[must_use]
     pub fn is_commit_status(self) -> bool {
         matches!(self, Self::GitHub | Self::GitLab | Self::Gitea)
     }
 
-    /// Checks whether the Provider passes events on unchanged.
+    /// Checks whether a Provider of this type sends Flux's event unchanged.
     #[must_use]
     pub fn is_generic(self) -> bool {
         matches!(self, Self::Generic | Self::GenericHmac)
     }
 }
 
-/// Finds the problem of a Provider, apart from the owner of its namespace.
+/// Returns the problem with a Provider's spec, without the checks of its tenancy.
 #[must_use]
 pub fn find_problem(provider: &Provider) -> Option<String> {
     check(provider).err().map(|refusal| refusal.message)
 }
 
-/// Returns the time limit of an attempt to send.
+/// Returns the time limit of one request to the receiver.
 #[must_use]
 pub fn find_timeout(spec: &ProviderSpec) -> Duration {
     read_timeout(spec).unwrap_or(TIMEOUT)
@@ -130,27 +130,28 @@ fn read_timeout(spec: &ProviderSpec) -> Result<Duration, String> {
     Ok(timeout)
 }
 
-pub(super) fn validate(snapshot: &Snapshot) -> Result<(), Refusal> {
+/// Checks whether a Provider can be used: its spec, its tenancy, and the last check of its Secrets and address.
+pub(super) fn validate(snapshot: &Snapshot) -> Result<(), NotReady> {
     let provider = &snapshot.provider;
     check(provider)?;
     let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
     identity::decide_for_source(&snapshot.placement, namespace)?;
     match &snapshot.receiver {
         ObservedReceiver::NoProblem => Ok(()),
-        ObservedReceiver::DeniedAddress(denial) => Err(Refusal::waiting(reason::ADDRESS_DENIED, denial.clone())),
+        ObservedReceiver::DeniedAddress(denial) => Err(NotReady::waiting(reason::ADDRESS_DENIED, denial.clone())),
         ObservedReceiver::UnreadableSecret(failure) if failure.is_known => {
             let message = format!("{}: create the Secret, or let this account get it", failure.message);
-            Err(Refusal::waiting(reason::AUTHENTICATION_FAILED, message))
+            Err(NotReady::waiting(reason::AUTHENTICATION_FAILED, message))
         }
         // It is unknown whether the Secret can be read, so the last report stays.
         ObservedReceiver::UnreadableSecret(_) => match find_observed(provider) {
-            Some((reason, message)) => Err(Refusal::waiting(reason, message)),
+            Some((reason, message)) => Err(NotReady::waiting(reason, message)),
             None => Ok(()),
         },
     }
 }
 
-/// Finds the observed problem that the status of a Provider reports about this generation: a Secret that can't be read, or a denied address.
+/// Returns the problem outside the spec that a Provider's status reports for its present generation: a Secret that can't be read, or a denied address.
 #[must_use]
 pub fn find_reported_problem(provider: &Provider) -> Option<&str> {
     find_observed(provider).map(|(_, message)| message)
@@ -164,6 +165,7 @@ pub fn needs_check(provider: &Provider, failure: Option<&TokenFailure>) -> bool 
     failure.map_or(is_reported, |failure| failure.is_known && !is_reported)
 }
 
+/// Returns the reason and message of Ready, if they are about the present generation and report a problem outside the spec.
 fn find_observed(provider: &Provider) -> Option<(&'static str, &str)> {
     let conditions = provider.status.as_ref().map(|status| status.conditions.as_slice());
     let ready = condition::find(conditions.unwrap_or_default(), condition::READY)?;
@@ -173,17 +175,17 @@ fn find_observed(provider: &Provider) -> Option<(&'static str, &str)> {
     Some((reason, ready.message.as_str()))
 }
 
-fn check(provider: &Provider) -> Result<(), Refusal> {
+fn check(provider: &Provider) -> Result<(), NotReady> {
     let spec = &provider.spec;
     let kind = check_type(spec)?;
     let is_set = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
     if is_set(&spec.service_account_name) {
         let message = "spec.serviceAccountName is for cloud providers, which are not supported yet: remove the field";
-        return Err(Refusal::unsupported(message));
+        return Err(NotReady::unsupported(message));
     }
     if is_set(&spec.proxy) && spec.proxy_secret_ref.is_some() {
         let message = "spec.proxy and spec.proxySecretRef can't be used together";
-        return Err(Refusal::invalid(message));
+        return Err(NotReady::invalid(message));
     }
     let references = [
         ("spec.secretRef.name", &spec.secret_ref),
@@ -192,44 +194,44 @@ fn check(provider: &Provider) -> Result<(), Refusal> {
     ];
     for (field, reference) in references {
         if let Some(reference) = reference {
-            ObjectName::new(reference.name.clone()).map_err(|error| Refusal::invalid(format!("{field}: {error}")))?;
+            ObjectName::new(reference.name.clone()).map_err(|error| NotReady::invalid(format!("{field}: {error}")))?;
         }
     }
-    read_timeout(spec).map_err(Refusal::invalid)?;
+    read_timeout(spec).map_err(NotReady::invalid)?;
     check_address(spec, kind)?;
-    let needs_token = kind.is_commit_status() || kind == Kind::GenericHmac;
+    let needs_token = kind.is_commit_status() || kind == ProviderType::GenericHmac;
     if needs_token && spec.secret_ref.is_none() {
         let message = format!(
             "spec.secretRef is missing: type {} needs a Secret with the key token",
             spec.type_
         );
-        return Err(Refusal::new(reason::VALIDATION_FAILED, message));
+        return Err(NotReady::new(reason::VALIDATION_FAILED, message));
     }
     if let Some(text) = spec.commit_status_expr.as_deref().filter(|text| !text.is_empty()) {
         if !kind.is_commit_status() {
             let message = "spec.commitStatusExpr is allowed only with the types github, gitlab and gitea";
-            return Err(Refusal::invalid(message));
+            return Err(NotReady::invalid(message));
         }
         list_limits::check_expressions(
             "spec.commitStatusExpr",
             [("spec.commitStatusExpr".to_owned(), text)].into_iter(),
         )
-        .map_err(Refusal::invalid)?;
-        expression::compile(text).map_err(|problem| Refusal::new(reason::INVALID_CEL_EXPRESSION, problem))?;
+        .map_err(NotReady::invalid)?;
+        expression::compile(text).map_err(|problem| NotReady::new(reason::INVALID_CEL_EXPRESSION, problem))?;
     }
     Ok(())
 }
 
-fn check_type(spec: &ProviderSpec) -> Result<Kind, Refusal> {
+fn check_type(spec: &ProviderSpec) -> Result<ProviderType, NotReady> {
     let name = spec.type_.as_str();
     let list = || KINDS.map(|(name, _)| name).join(", ");
-    match Kind::read(name) {
+    match ProviderType::read(name) {
         Some(kind) => Ok(kind),
-        None if UNSUPPORTED.contains(&name) => Err(Refusal::unsupported(format!(
+        None if UNSUPPORTED.contains(&name) => Err(NotReady::unsupported(format!(
             "spec.type: {name} is not supported yet: use one of {}",
             list()
         ))),
-        None => Err(Refusal::invalid(format!(
+        None => Err(NotReady::invalid(format!(
             "spec.type: {name:?} is unknown: use one of {}",
             list()
         ))),
@@ -237,8 +239,8 @@ fn check_type(spec: &ProviderSpec) -> Result<Kind, Refusal> {
 }
 
 /// Checks the address in the spec. An address in a Secret is checked when the Secret is read.
-fn check_address(spec: &ProviderSpec, kind: Kind) -> Result<(), Refusal> {
-    let invalid = |problem: String| Refusal::invalid(format!("spec.address: {problem}"));
+fn check_address(spec: &ProviderSpec, kind: ProviderType) -> Result<(), NotReady> {
+    let invalid = |problem: String| NotReady::invalid(format!("spec.address: {problem}"));
     match spec.address.as_deref().filter(|address| !address.is_empty()) {
         Some(address) if kind.is_commit_status() => {
             commit::Repository::read(address, kind).map_err(|problem| invalid(problem.to_owned()))?;
@@ -249,7 +251,7 @@ fn check_address(spec: &ProviderSpec, kind: Kind) -> Result<(), Refusal> {
         None if spec.secret_ref.is_some() => {}
         None => {
             let message = "spec.address is missing: set it, or set spec.secretRef to a Secret with the key address";
-            return Err(Refusal::new(reason::VALIDATION_FAILED, message));
+            return Err(NotReady::new(reason::VALIDATION_FAILED, message));
         }
     }
     Ok(())

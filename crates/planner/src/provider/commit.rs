@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tenure_api::reason;
 
-use super::check::Kind;
+use super::check::ProviderType;
 use crate::alert_event::{AlertEvent, Severity};
 use tenure_remote_requests::address::{Address, encode_part, read_server};
 
 /// The number of statuses of a commit that are read (Flux's).
 const PER_PAGE: usize = 50;
-/// Parts of the path of a repository.
+/// The most parts in the path of a repository.
 const PARTS: usize = 20;
 
-/// A repository at a host.
+/// A repository at a Git host: the server, and the path.
 #[derive(Debug)]
 pub(super) struct Repository {
     server: Address,
@@ -24,7 +24,7 @@ pub(super) struct Repository {
 
 impl Repository {
     /// Reads the address of a repository, as for a fetch over HTTPS or ssh.
-    pub(super) fn read(text: &str, kind: Kind) -> Result<Self, &'static str> {
+    pub(super) fn read(text: &str, kind: ProviderType) -> Result<Self, &'static str> {
         let text = text.trim();
         let (server, path) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("ssh") => {
@@ -58,22 +58,22 @@ impl Repository {
         if parts.len() > PARTS || !parts.iter().all(is_part) {
             return Err("its path can't be that of a repository");
         }
-        if kind != Kind::GitLab && parts.len() != 2 {
+        if kind != ProviderType::GitLab && parts.len() != 2 {
             return Err("its path must be an owner and a repository");
         }
         Ok(Self { server, parts })
     }
 
     /// Returns the address of the host's API.
-    pub(super) fn locate_api(&self, kind: Kind) -> Address {
+    pub(super) fn locate_api(&self, kind: ProviderType) -> Address {
         self.make_address(kind, "", None)
     }
 
-    /// Returns the address of something of the host's API.
-    fn make_address(&self, kind: Kind, behind: &str, query: Option<String>) -> Address {
+    /// Returns the address of a resource of the repository in the host's API.
+    fn make_address(&self, kind: ProviderType, behind: &str, query: Option<String>) -> Address {
         let path = match kind {
-            Kind::GitLab => format!("/api/v4/projects/{}/{behind}", encode_part(&self.parts.join("/"))),
-            Kind::Gitea => format!("/api/v1/repos/{}/{behind}", self.parts.join("/")),
+            ProviderType::GitLab => format!("/api/v4/projects/{}/{behind}", encode_part(&self.parts.join("/"))),
+            ProviderType::Gitea => format!("/api/v1/repos/{}/{behind}", self.parts.join("/")),
             _ => {
                 let host = self.server.host.as_str();
                 if host == "github.com" {
@@ -106,17 +106,17 @@ pub(super) fn find_commit(revision: &str) -> Option<&str> {
         Some(("sha1", hash)) => (hash, 40),
         Some(("sha256", hash)) => (hash, 64),
         Some(_) => return None,
-        // As Flux wrote it before: main/….
+        // Flux's earlier form of revisions: main/….
         None => (digest.rsplit_once('/').map_or(digest, |(_, hash)| hash), 40),
     };
     let is_hash = hash.len() == length && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash.then_some(hash)
 }
 
-/// The status of a commit.
+/// The status to set on a commit at a Git host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommitStatus {
-    kind: Kind,
+    kind: ProviderType,
     commit: String,
     name: String,
     state: &'static str,
@@ -124,7 +124,7 @@ pub(super) struct CommitStatus {
 }
 
 /// Checks whether an event has news about a commit for its host (Flux's rules).
-pub(super) fn is_about_commit(kind: Kind, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
+pub(super) fn is_about_commit(kind: ProviderType, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
     let has_commit = news
         .metadata
         .get("event.toolkit.fluxcd.io/commit")
@@ -132,7 +132,7 @@ pub(super) fn is_about_commit(kind: Kind, news: &AlertEvent, metadata: &BTreeMap
     let is_error = news.severity == Severity::Error;
     // A warning about a successful apply is no failure.
     let is_remark = is_error && news.reason == reason::RECONCILIATION_SUCCEEDED;
-    let is_under_way = news.reason == reason::PROGRESSING && kind != Kind::Gitea;
+    let is_under_way = news.reason == reason::PROGRESSING && kind != ProviderType::Gitea;
     (has_commit || is_error || news.is_commit_status())
         && !is_remark
         && !is_under_way
@@ -148,7 +148,7 @@ fn find_revision(metadata: &BTreeMap<String, String>) -> Option<&str> {
 impl CommitStatus {
     /// Makes the status of a commit from an event; `name` is the status's name from an expression.
     pub(super) fn from_event(
-        kind: Kind,
+        kind: ProviderType,
         news: &AlertEvent,
         metadata: &BTreeMap<String, String>,
         (name, provider_uid): (Option<String>, &str),
@@ -157,8 +157,8 @@ impl CommitStatus {
         let commit = find_commit(revision).ok_or("failed to extract commit hash from the revision")?;
         let is_error = news.severity == Severity::Error;
         let state = match kind {
-            Kind::GitLab if is_error => "failed",
-            Kind::Gitea if news.reason == reason::PROGRESSING => "pending",
+            ProviderType::GitLab if is_error => "failed",
+            ProviderType::Gitea if news.reason == reason::PROGRESSING => "pending",
             _ if is_error => "failure",
             _ => "success",
         };
@@ -179,11 +179,11 @@ impl CommitStatus {
     pub(super) fn locate_list(&self, repository: &Repository) -> Address {
         let commit = &self.commit;
         match self.kind {
-            Kind::GitLab => {
+            ProviderType::GitLab => {
                 let query = format!("name={}", encode_part(&self.name));
                 repository.make_address(self.kind, &format!("repository/commits/{commit}/statuses"), Some(query))
             }
-            Kind::Gitea => {
+            ProviderType::Gitea => {
                 let query = format!("limit={PER_PAGE}&page=1");
                 repository.make_address(self.kind, &format!("commits/{commit}/statuses"), Some(query))
             }
@@ -203,8 +203,10 @@ impl CommitStatus {
     pub(super) fn write(&self) -> Value {
         let (state, name, description) = (self.state, &self.name, &self.description);
         match self.kind {
-            Kind::GitLab => json!({ "state": state, "name": name, "description": description }),
-            Kind::Gitea => json!({ "state": state, "target_url": "", "description": description, "context": name }),
+            ProviderType::GitLab => json!({ "state": state, "name": name, "description": description }),
+            ProviderType::Gitea => {
+                json!({ "state": state, "target_url": "", "description": description, "context": name })
+            }
             _ => json!({ "state": state, "description": description, "context": name }),
         }
     }
@@ -213,8 +215,8 @@ impl CommitStatus {
     pub(super) fn write_headers(&self, token: &str) -> Vec<(String, String)> {
         let header = |name: &str, value: String| (name.to_owned(), value);
         match self.kind {
-            Kind::GitLab => vec![header("private-token", token.to_owned())],
-            Kind::Gitea => vec![header("authorization", format!("token {token}"))],
+            ProviderType::GitLab => vec![header("private-token", token.to_owned())],
+            ProviderType::Gitea => vec![header("authorization", format!("token {token}"))],
             _ => vec![
                 header("authorization", format!("Bearer {token}")),
                 header("accept", "application/vnd.github+json".to_owned()),
@@ -233,10 +235,10 @@ impl CommitStatus {
             has(status, state, self.state) && has(status, "description", &self.description)
         };
         match self.kind {
-            Kind::GitLab => list.iter().any(|status| {
+            ProviderType::GitLab => list.iter().any(|status| {
                 has(status, "sha", &self.commit) && has(status, "name", &self.name) && is_same(status, "status")
             }),
-            Kind::Gitea => {
+            ProviderType::Gitea => {
                 let last = list.iter().find(|status| has(status, "context", &self.name));
                 last.is_some_and(|status| is_same(status, "status"))
             }
@@ -248,7 +250,7 @@ impl CommitStatus {
     }
 }
 
-/// Returns the words of a reason: `InvalidCELExpression` has three.
+/// Splits a CamelCase reason into words: `InvalidCELExpression` has three.
 fn split_camel_case(text: &str) -> Vec<String> {
     let class = |letter: char| match letter {
         letter if letter.is_lowercase() => 1,
@@ -286,7 +288,7 @@ mod tests {
 
     #[test]
     fn a_repository_is_read_as_it_is_fetched_from() {
-        let check = |text: &str, kind: Kind, expected: &str| {
+        let check = |text: &str, kind: ProviderType, expected: &str| {
             let found = match Repository::read(text, kind) {
                 Ok(repository) => {
                     let address = repository.make_address(kind, "x", None);
@@ -296,7 +298,7 @@ mod tests {
             };
             assert_eq!(found, expected, "{text}");
         };
-        let github = Kind::GitHub;
+        let github = ProviderType::GitHub;
         check("https://github.com/a/b", github, "https://api.github.com/repos/a/b/x");
         check(
             "https://github.com/a/b.git",
@@ -322,17 +324,17 @@ mod tests {
         );
         check(
             "https://user:sesame@git.example/a/b/",
-            Kind::Gitea,
+            ProviderType::Gitea,
             "https://git.example/api/v1/repos/a/b/x",
         );
         check(
             "https://gitlab.com/a/b/c",
-            Kind::GitLab,
+            ProviderType::GitLab,
             "https://gitlab.com/api/v4/projects/a%2Fb%2Fc/x",
         );
         check(
             "https://gitlab.com/1234",
-            Kind::GitLab,
+            ProviderType::GitLab,
             "https://gitlab.com/api/v4/projects/1234/x",
         );
         check(
@@ -347,12 +349,12 @@ mod tests {
         );
         check(
             "https://gitlab.com/a/../b",
-            Kind::GitLab,
+            ProviderType::GitLab,
             "its path can't be that of a repository",
         );
         check(
             "https://gitlab.com/a%2Fb",
-            Kind::GitLab,
+            ProviderType::GitLab,
             "its path can't be that of a repository",
         );
         check(

@@ -19,7 +19,7 @@ fn declare_variables() -> Environment {
         .with_variable("provider", object())
 }
 
-/// Checks whether a Provider has one, so that it is paid for.
+/// Checks whether a Provider sets `commitStatusExpr`, whose evaluation needs an evaluation budget.
 #[must_use]
 pub fn needs_budget(provider: &Provider) -> bool {
     find(provider).is_some()
@@ -30,7 +30,7 @@ fn find(provider: &Provider) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Compiles one.
+/// Compiles the text of `spec.commitStatusExpr`.
 pub(super) fn compile(text: &str) -> Result<Expression, String> {
     Expression::compile_text(&declare_variables(), FIELD.to_owned(), text)
 }

@@ -22,13 +22,13 @@ use serde::{Deserialize, Serialize};
 use tenure_api::{Provider, ProviderStatus};
 use tenure_tenancy::Placement;
 
-pub use access::Access;
-pub use check::{Kind, find_problem, find_reported_problem, find_timeout, needs_check};
+pub use access::SecretContent;
+pub use check::{ProviderType, find_problem, find_reported_problem, find_timeout, needs_check};
 pub use expression::needs_budget;
 pub use send::{Destination, PreparedNotification, RequiredObjects, Secrets, write_sending};
 pub use tenure_remote_requests::address::Address;
 pub use tenure_remote_requests::notification::{Answer, Method, NotificationRequest, SecretData};
-pub use verdict::{ATTEMPTS, LETTER_RATE, LONGEST_PAUSE, TENANT_LETTER_RATE, Verdict, find_pause};
+pub use verdict::{ATTEMPTS, LONGEST_PAUSE, NOTIFICATION_RATE, TENANT_NOTIFICATION_RATE, Verdict, find_pause};
 
 use crate::plan::Status;
 use crate::receiver::TokenFailure;
@@ -37,7 +37,7 @@ use crate::validation_plan::{ValidatedObject, ValidationPlan};
 /// A plan for a Provider.
 pub type Plan = ValidationPlan<ProviderStatus>;
 
-/// The known facts when a plan is made.
+/// The input of a plan for a Provider: the Provider, its tenancy, and the check of its receiver.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {

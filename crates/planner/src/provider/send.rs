@@ -11,8 +11,8 @@ use tenure_remote_requests::address::Address;
 use tenure_remote_requests::notification::{Answer, Method, NotificationRequest, ReceiverConnection, SecretData};
 use tenure_tenancy::{Denial, Placement, ServiceAccount, identity, reference};
 
-use super::access::Access;
-use super::check::Kind;
+use super::access::SecretContent;
+use super::check::ProviderType;
 use super::commit::{self, CommitStatus, Repository};
 use super::verdict::{Verdict, interpret_status};
 use super::{alertmanager, expression, slack, teams};
@@ -32,7 +32,7 @@ pub struct RequiredObjects {
     pub proxy: Option<String>,
 }
 
-/// Finds the objects to read for a Provider.
+/// Returns the objects to read for a Provider, and the account that reads them.
 ///
 /// # Errors
 /// No identity may act in the Provider's namespace.
@@ -50,12 +50,12 @@ fn find_needs(provider: &Provider, placement: &Placement) -> Result<RequiredObje
     })
 }
 
-/// The request for an event.
+/// The HTTP request that sends an event to a Provider's receiver, and the facts to interpret the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreparedNotification {
-    /// The name of the receiver in messages.
+    /// The receiver as messages name it: its address, or the Secret that holds the address.
     pub shown: String,
-    /// The inquiry before the request.
+    /// A request to send first, which asks whether the Git host already has the status.
     pub inquiry: Option<NotificationRequest>,
     /// The request with its content.
     pub request: NotificationRequest,
@@ -65,13 +65,18 @@ pub struct PreparedNotification {
     status: Option<CommitStatus>,
 }
 
-/// Bytes of an answer that lists statuses, or that Slack's API sends.
+/// The most bytes of an answer that lists statuses, or that Slack's API sends.
 const ANSWER_BYTES: usize = 512 << 10;
-/// The name of the header by which Flux's receivers know it.
+/// The header with the reporting controller, which Flux's receivers read.
 const COMPONENT: &str = "gotk-component";
 
 /// Checks by the kind of an event whether a Provider gets it at all (Flux's rules).
-fn wants_event(kind: Kind, provider: &Provider, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
+fn wants_event(
+    kind: ProviderType,
+    provider: &Provider,
+    news: &AlertEvent,
+    metadata: &BTreeMap<String, String>,
+) -> bool {
     if provider.spec.suspend {
         return false;
     }
@@ -83,7 +88,7 @@ fn wants_event(kind: Kind, provider: &Provider, news: &AlertEvent, metadata: &BT
 
 /// Checks whether a Provider is known not to want an event before anything is read.
 fn is_unwanted(provider: &Provider, news: &AlertEvent, metadata: &BTreeMap<String, String>) -> bool {
-    Kind::read(&provider.spec.type_).is_some_and(|kind| !wants_event(kind, provider, news, metadata))
+    ProviderType::read(&provider.spec.type_).is_some_and(|kind| !wants_event(kind, provider, news, metadata))
 }
 
 impl RequiredObjects {
@@ -112,7 +117,7 @@ impl RequiredObjects {
         if is_unwanted(provider, news, metadata) {
             return Ok(None);
         }
-        // The namespace may have another owner than at the moment when the Alert was asked.
+        // The namespace's tenant may have changed since the Alert was selected.
         let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
         let object = (news.object.kind.as_str(), news.object.name.as_str());
         reference::check_event_source(placement, namespace, Some(news.object.namespace.as_str()), object)
@@ -172,7 +177,7 @@ pub fn write_sending(
             draft.write_status(&repository, token.ok_or_else(missing)?, (budget, now))?
         }
         ReceiverAddress::Endpoint(address) => draft
-            .write_letter(address)
+            .write_notification(address)
             .map_err(|problem| opened.name_secret(problem))?,
     };
     if let Some(shown) = opened.name_hidden_address() {
@@ -224,8 +229,8 @@ impl Destination {
 /// A Provider with the content of its Secret.
 struct OpenedProvider<'a> {
     provider: &'a Provider,
-    kind: Kind,
-    access: Access,
+    kind: ProviderType,
+    access: SecretContent,
 }
 
 /// The address of a receiver: a repository at a Git host, or the endpoint itself.
@@ -238,11 +243,11 @@ impl<'a> OpenedProvider<'a> {
     fn read(provider: &'a Provider, secrets: &Secrets) -> Result<Self, String> {
         let mut opened = Self {
             provider,
-            kind: Kind::read(&provider.spec.type_).ok_or("spec.type is unknown")?,
-            access: Access::default(),
+            kind: ProviderType::read(&provider.spec.type_).ok_or("spec.type is unknown")?,
+            access: SecretContent::default(),
         };
         if let Some(data) = &secrets.secret {
-            opened.access = Access::read(data).map_err(|problem| opened.name_secret(problem))?;
+            opened.access = SecretContent::read(data).map_err(|problem| opened.name_secret(problem))?;
         }
         Ok(opened)
     }
@@ -252,7 +257,7 @@ impl<'a> OpenedProvider<'a> {
         self.access.address.as_deref().filter(|address| !address.is_empty())
     }
 
-    /// Names the Secret with the address, if a Secret has it.
+    /// Describes the Secret that holds the receiver's address, if a Secret holds it.
     fn name_hidden_address(&self) -> Option<String> {
         self.find_secret_address()?;
         let namespace = self.provider.metadata.namespace.as_deref().unwrap_or_default();
@@ -260,7 +265,7 @@ impl<'a> OpenedProvider<'a> {
         Some(format!("the address in Secret {namespace}/{}", secret.name))
     }
 
-    /// Names the Secret with the address of the proxy, if a Secret has it.
+    /// Describes the Secret that holds the proxy's address, if a Secret holds it.
     fn name_hidden_proxy(&self) -> Option<String> {
         let spec = &self.provider.spec;
         let of_secret = spec.secret_ref.as_ref().filter(|_| self.access.find_proxy().is_some());
@@ -272,7 +277,7 @@ impl<'a> OpenedProvider<'a> {
         ))
     }
 
-    /// Writes a problem with the Secret that has it.
+    /// Prefixes a problem with the name of the Secret in which it is.
     fn name_secret(&self, problem: String) -> String {
         let namespace = self.provider.metadata.namespace.as_deref().unwrap_or_default();
         match &self.provider.spec.secret_ref {
@@ -313,40 +318,41 @@ impl<'a> OpenedProvider<'a> {
     }
 }
 
-/// The parts of a request.
+/// The inputs for the request about one event.
 struct Draft<'a> {
-    kind: Kind,
+    kind: ProviderType,
     provider: &'a Provider,
     alert: &'a Alert,
     news: &'a AlertEvent,
     metadata: &'a BTreeMap<String, String>,
-    access: &'a Access,
+    access: &'a SecretContent,
 }
 
 impl Draft<'_> {
-    fn write_letter(&self, mut address: Address) -> Result<PreparedNotification, String> {
+    /// Writes the request to an endpoint, in the form of the Provider's type.
+    fn write_notification(&self, mut address: Address) -> Result<PreparedNotification, String> {
         let (spec, news) = (&self.provider.spec, self.news);
         let username = spec.username.as_deref().filter(|name| !name.is_empty());
         let mut headers = Headers::default();
         headers.set("content-type", "application/json");
         let mut user = address.user.take();
-        let is_slack_api = self.kind == Kind::Slack && is_slack_api(&address);
+        let is_slack_api = self.kind == ProviderType::Slack && is_slack_api(&address);
         let content = match self.kind {
-            Kind::Slack => {
+            ProviderType::Slack => {
                 if let Some(token) = self.access.find_token() {
                     headers.set("authorization", &format!("Bearer {token}"));
                 }
                 slack::write_message(spec, username, news, self.metadata, true)
             }
-            Kind::Discord => {
+            ProviderType::Discord => {
                 if !address.path.ends_with("/slack") {
                     let path = format!("{}/slack", address.path.trim_end_matches('/'));
                     address = address.with_path(&path, address.query.clone());
                 }
                 slack::write_message(spec, username, news, self.metadata, false)
             }
-            Kind::Teams => teams::write_card(&address, news, self.metadata),
-            Kind::Alertmanager => {
+            ProviderType::Teams => teams::write_card(&address, news, self.metadata),
+            ProviderType::Alertmanager => {
                 let access = self.access;
                 if let (Some(name), Some(password)) = (&access.username, &access.password) {
                     user = Some((name.clone(), password.clone()));
@@ -364,7 +370,7 @@ impl Draft<'_> {
                 headers.set(name, value);
             }
         }
-        if self.kind == Kind::GenericHmac {
+        if self.kind == ProviderType::GenericHmac {
             let key = self.access.token.as_deref().filter(|key| !key.is_empty());
             let key = key.ok_or("the key token is missing or empty, and is what the HMAC is made with")?;
             headers.set("x-signature", &format!("sha256={}", sign_body(&body, key.as_bytes())?));
@@ -390,6 +396,7 @@ impl Draft<'_> {
         })
     }
 
+    /// Writes the requests that read and set a commit's status at a Git host.
     fn write_status(
         &self,
         repository: &Repository,

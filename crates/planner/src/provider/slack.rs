@@ -59,7 +59,7 @@ pub(super) fn write_message(
         .iter()
         .map(|(title, value)| json!({ "title": title, "value": value, "short": false }))
         .collect();
-    // Flux's message to Discord has no channel either: a webhook has one.
+    // Discord gets no channel, as in Flux, because a Discord webhook belongs to a channel.
     let channel = spec.channel.as_deref().filter(|_| has_fallback).unwrap_or_default();
     json!({
         "channel": channel,
@@ -72,6 +72,7 @@ pub(super) fn write_message(
     })
 }
 
+/// The used fields of an answer of Slack's API.
 #[derive(Deserialize)]
 struct ApiAnswer {
     ok: bool,

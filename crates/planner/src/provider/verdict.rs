@@ -13,14 +13,14 @@ const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest pause, whatever a receiver requests (Flux's).
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// The rate of requests to one Provider: in a burst of events, the rest follows later.
-pub const LETTER_RATE: Rate = Rate {
+/// The rate of requests to one Provider. In a burst of events, further requests wait.
+pub const NOTIFICATION_RATE: Rate = Rate {
     most: 20,
     each: Duration::from_secs(1),
 };
 
 /// The rate of requests to all Providers of one tenant, or of one namespace without a tenant.
-pub const TENANT_LETTER_RATE: Rate = Rate {
+pub const TENANT_NOTIFICATION_RATE: Rate = Rate {
     most: 100,
     each: Duration::from_millis(200),
 };

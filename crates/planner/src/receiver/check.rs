@@ -15,7 +15,7 @@ use crate::list_limits;
 /// The interval between two reads of the Secret if the spec sets none (Flux's).
 const INTERVAL: Duration = Duration::from_secs(600);
 
-/// The kinds that Tenure can be asked to reconcile, and their API versions. No controller here reconciles other kinds.
+/// The kinds that a Receiver can ask Tenure to reconcile, and their API versions. Tenure reconciles no other kinds in `spec.resources`.
 pub const RECONCILED: [(&str, &str); 4] = [
     ("Bucket", "source.toolkit.fluxcd.io/v1"),
     ("GitRepository", "source.toolkit.fluxcd.io/v1"),
@@ -23,19 +23,19 @@ pub const RECONCILED: [(&str, &str); 4] = [
     ("Kustomization", "kustomize.toolkit.fluxcd.io/v1"),
 ];
 
-/// Types that Flux has and that are not there.
+/// Flux's types that Tenure doesn't support.
 const UNSUPPORTED: [&str; 4] = ["generic-oidc", "gcr", "acr", "cdevents"];
 
-/// The reason for which a Receiver can't be served until a user changes it.
+/// The reason why a Receiver can't be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct ReceiverProblem {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// Whether the Receiver may become right without a change of it: the owner of a namespace may become known.
+    /// True if the problem may end without a change of the Receiver, since the owner of its namespace may become known. Otherwise a user must change it.
     pub(super) may_pass: bool,
 }
 
-impl Refusal {
+impl ReceiverProblem {
     fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason,
@@ -45,7 +45,7 @@ impl Refusal {
     }
 }
 
-impl From<Denial> for Refusal {
+impl From<Denial> for ReceiverProblem {
     fn from(denial: Denial) -> Self {
         Self {
             reason: denial.reason.as_str(),
@@ -55,7 +55,7 @@ impl From<Denial> for Refusal {
     }
 }
 
-/// The facts for the further plan.
+/// The result of the validation: the identity and the Secret for the token, and the interval between reads.
 pub(super) struct Admitted {
     pub(super) identity: ServiceAccount,
     pub(super) secret: String,
@@ -63,14 +63,14 @@ pub(super) struct Admitted {
 }
 
 /// Checks whether a Receiver can be served, and remembers the result for its expressions.
-pub(super) fn validate(snapshot: &Snapshot, memory: &mut Memory) -> Result<Admitted, Refusal> {
+pub(super) fn validate(snapshot: &Snapshot, memory: &mut Memory) -> Result<Admitted, ReceiverProblem> {
     let spec = &snapshot.receiver.spec;
     let namespace = snapshot.receiver.metadata.namespace.as_deref().unwrap_or_default();
     check_type(spec)?;
-    let invalid = |message: String| Refusal::new(reason::INVALID_SPEC, message);
+    let invalid = |message: String| ReceiverProblem::new(reason::INVALID_SPEC, message);
     let secret = spec.secret_ref.as_ref().ok_or_else(|| {
         let message = "spec.secretRef is missing: name a Secret with the key token, which the sender knows too";
-        Refusal::new(reason::VALIDATION_FAILED, message)
+        ReceiverProblem::new(reason::VALIDATION_FAILED, message)
     })?;
     ObjectName::new(secret.name.clone()).map_err(|error| invalid(format!("spec.secretRef.name: {error}")))?;
     let interval = match &spec.interval {
@@ -86,7 +86,7 @@ pub(super) fn validate(snapshot: &Snapshot, memory: &mut Memory) -> Result<Admit
     let checked = memory.checked.insert(check_filters(snapshot));
     if let Some(problem) = &checked.problem {
         let message = format!("Reconciliation failed terminally due to configuration error: {problem}");
-        return Err(Refusal::new(reason::INVALID_CEL_EXPRESSION, message));
+        return Err(ReceiverProblem::new(reason::INVALID_CEL_EXPRESSION, message));
     }
     Ok(Admitted {
         identity: identity::decide_for_source(&snapshot.placement, namespace)?,
@@ -95,19 +95,19 @@ pub(super) fn validate(snapshot: &Snapshot, memory: &mut Memory) -> Result<Admit
     })
 }
 
-fn check_type(spec: &ReceiverSpec) -> Result<(), Refusal> {
+fn check_type(spec: &ReceiverSpec) -> Result<(), ReceiverProblem> {
     let name = spec.type_.as_str();
     if UNSUPPORTED.contains(&name) {
         let message = format!("spec.type: {name} is not supported yet: use generic-hmac, or the type of the Git host");
-        return Err(Refusal::new(reason::UNSUPPORTED_FIELD, message));
+        return Err(ReceiverProblem::new(reason::UNSUPPORTED_FIELD, message));
     }
     if Sender::read(name).is_none() {
         let message = format!("spec.type: {name:?} is unknown: use one of {}", Sender::list_names());
-        return Err(Refusal::new(reason::INVALID_SPEC, message));
+        return Err(ReceiverProblem::new(reason::INVALID_SPEC, message));
     }
     if !spec.oidc_providers.is_empty() {
         let message = "spec.oidcProviders is for type generic-oidc, which is not supported yet: remove the field";
-        return Err(Refusal::new(reason::UNSUPPORTED_FIELD, message));
+        return Err(ReceiverProblem::new(reason::UNSUPPORTED_FIELD, message));
     }
     Ok(())
 }
@@ -117,9 +117,9 @@ fn check_resource(
     namespace: &str,
     index: usize,
     resource: &ReceiverResource,
-) -> Result<(), Refusal> {
+) -> Result<(), ReceiverProblem> {
     let field = |name: &str| format!("spec.resources[{index}].{name}");
-    let invalid = |message: String| Refusal::new(reason::INVALID_SPEC, message);
+    let invalid = |message: String| ReceiverProblem::new(reason::INVALID_SPEC, message);
     let Some(api_version) = find_api_version(&resource.kind) else {
         let names: Vec<&str> = RECONCILED.iter().map(|(kind, _)| *kind).collect();
         let message = format!(
@@ -128,7 +128,7 @@ fn check_resource(
             resource.kind,
             names.join(", ")
         );
-        return Err(Refusal::new(reason::UNSUPPORTED_FIELD, message));
+        return Err(ReceiverProblem::new(reason::UNSUPPORTED_FIELD, message));
     };
     let group = |api_version: &str| api_version.split('/').next().unwrap_or_default().to_owned();
     if let Some(given) = resource.api_version.as_deref().filter(|given| !given.is_empty())

@@ -13,7 +13,7 @@ use super::hook::Delivery;
 use crate::expression::{EvaluationBudget, Expression, WORK};
 use crate::list_limits;
 
-/// An object that an entry of `spec.resources` names.
+/// An existing object that an entry of `spec.resources` selects by name or labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The index of the entry.
@@ -24,7 +24,7 @@ pub struct Candidate {
     pub metadata: Value,
 }
 
-/// An object that is asked to reconcile.
+/// An object that gets a request to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// API version.
@@ -39,16 +39,16 @@ pub struct Target {
     pub uid: String,
 }
 
-/// The result for the candidates.
+/// The candidates that a request asks to reconcile, and the problems with the decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chosen {
+pub struct SelectedTargets {
     /// The objects to reconcile, each once.
     pub targets: BTreeSet<Target>,
-    /// Failed decisions, for the log, without any content of the request.
+    /// Messages about candidates whose expressions failed, for the log. They quote nothing of the request.
     pub problems: BTreeSet<String>,
 }
 
-/// Finds a source that fetches from this address, so that it can be asked to reconcile.
+/// Returns the GitRepository as a target, if it fetches from this URL and is not suspended.
 #[must_use]
 pub fn find_announced(source: &GitRepository, url: &str) -> Option<Target> {
     let metadata = &source.metadata;
@@ -77,7 +77,7 @@ pub(super) fn find_filter_problem(spec: &ReceiverSpec) -> Option<String> {
     filters.into_iter().find_map(compile)
 }
 
-/// Checks whether the expressions can read a body, if there are any.
+/// Checks whether the body is readable for expressions. Returns true for a Receiver without expressions.
 pub(super) fn is_readable(spec: &ReceiverSpec, delivery: &Delivery) -> bool {
     list_limits::list_filters(spec).is_empty() || read_body(delivery).is_some()
 }
@@ -117,13 +117,13 @@ pub fn select_targets(
     delivery: &Delivery,
     candidates: &[Candidate],
     (budget, now): (&mut EvaluationBudget, Timestamp),
-) -> Chosen {
+) -> SelectedTargets {
     let spec = &receiver.spec;
     budget.refill(receiver.metadata.generation, now);
-    let mut chosen = Chosen::default();
+    let mut chosen = SelectedTargets::default();
     let filters = match compile(spec) {
         Ok(filters) => filters,
-        // The expression was compiled before the path existed.
+        // The plan has compiled all expressions before it published the path, so this error is not expected.
         Err(problem) => {
             chosen.problems.insert(problem);
             return chosen;
@@ -163,7 +163,7 @@ pub fn select_targets(
     chosen
 }
 
-/// An expression, and the entry that it is for: all, without one.
+/// A compiled expression, and the entry of `spec.resources` for which it holds. Without an entry, it holds for all.
 struct Filter {
     entry: Option<usize>,
     expression: Expression,

@@ -29,7 +29,7 @@ pub const HEADERS: [&str; 10] = [
 /// The longest body, in bytes (Flux's).
 pub const WHOLE_BODY: usize = 3 << 20;
 
-/// A request, whole.
+/// A complete HTTP request to a Receiver: its path, the used headers, and the body.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delivery {
@@ -78,7 +78,7 @@ pub fn name_path(path: &str) -> Option<HookPath> {
     (digest.len() == 64 && digest.bytes().all(is_digit)).then(|| HookPath(path.to_owned()))
 }
 
-/// The verdict about a request. A client that can't prove knowledge of the token gets only [`Verdict::Unknown`] and [`Verdict::TooMany`].
+/// The answer to a request. A client that can't prove knowledge of the token gets only [`Verdict::Unknown`] and [`Verdict::TooMany`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Verdict {
     /// All objects of the request were asked to reconcile.
@@ -89,7 +89,7 @@ pub enum Verdict {
     Refused,
     /// The request is verified, and the Receiver is suspended.
     Suspended,
-    /// More come than are taken.
+    /// The request exceeds the allowed rate.
     TooMany,
     /// The request is verified, but some of its objects could not be asked. The log says why.
     Failed,
@@ -126,7 +126,7 @@ pub fn find_token_access(receiver: &Receiver, placement: &Placement) -> Result<(
     Ok((account, secret.name.clone()))
 }
 
-/// The lookup for an entry of `spec.resources`.
+/// The objects that one entry of `spec.resources` selects: one by name, or all with the labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookTarget<'a> {
     /// The index of the entry.
@@ -135,14 +135,14 @@ pub struct HookTarget<'a> {
     pub kind: &'a str,
     /// The namespace.
     pub namespace: &'a str,
-    /// The name; every one that bears the labels without it.
+    /// The name. Without a name, the entry selects all objects with `labels`.
     pub name: Option<&'a str>,
     /// Labels.
     pub labels: &'a BTreeMap<String, String>,
 }
 
 impl HookTarget<'_> {
-    /// Checks whether an object that bears these labels is meant.
+    /// Checks whether the entry selects an object with this name and these labels.
     #[must_use]
     pub fn is_meant(&self, name: &str, labels: Option<&BTreeMap<String, String>>) -> bool {
         match self.name {
@@ -156,14 +156,14 @@ impl HookTarget<'_> {
     }
 }
 
-/// Lists the objects that a Receiver names and may ask to reconcile, or the reason for which it may not. The owner of a namespace can have changed since the path was
-/// created.
+/// Lists what the entries of `spec.resources` select. For an entry outside the Receiver's tenancy, returns the reason instead: the owner of a namespace can have
+/// changed since the path was created.
 pub fn list_sought<'a>(
     receiver: &'a Receiver,
     placement: &Placement,
 ) -> impl Iterator<Item = Result<HookTarget<'a>, String>> {
     let own = receiver.metadata.namespace.as_deref().unwrap_or_default();
-    // A Receiver with more has a mistake in its spec, and its status says so.
+    // A Receiver with more entries is invalid, and its status reports this.
     let resources = receiver.spec.resources.iter().take(RECEIVER_RESOURCES).enumerate();
     resources.map(move |(entry, resource)| {
         let target = (resource.kind.as_str(), resource.name.as_str());

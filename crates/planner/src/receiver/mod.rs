@@ -26,9 +26,9 @@ use tenure_api::metadata::FLUX_FINALIZER;
 use tenure_api::{Receiver, ReceiverStatus, reason};
 
 pub use check::RECONCILED;
-pub use filter::{Candidate, Chosen, Target, estimate_work, find_announced, select_targets};
+pub use filter::{Candidate, SelectedTargets, Target, estimate_work, find_announced, select_targets};
 pub use hook::{Delivery, HEADERS, HookTarget, Verdict, WHOLE_BODY, find_token_access, list_sought, name_path};
-pub use rate::{Bucket, RECEIVER_RATE, Rate, TENANT_RATE};
+pub use rate::{RECEIVER_RATE, Rate, TENANT_RATE, TokenBucket};
 pub use types::{Attempt, CheckedFilters, HookPath, LastRead, Memory, Plan, Snapshot, Step, TokenFailure};
 pub use verify::{is_path_of, verify_request};
 
@@ -36,7 +36,7 @@ use crate::expression::WORK;
 use crate::list_limits;
 use crate::outcome::{self, ConditionEntry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Withheld};
-use check::{Admitted, Refusal};
+use check::{Admitted, ReceiverProblem};
 
 /// The common prefix of all Receivers' paths (Flux's).
 pub const HOOK_PREFIX: &str = "/hook/";
@@ -182,7 +182,7 @@ fn set(status: &mut ReceiverStatus, snapshot: &Snapshot, now: Timestamp, entry: 
     outcome::set_condition(&mut status.conditions, &snapshot.receiver.metadata, now, entry);
 }
 
-/// Returns the status to continue with.
+/// Returns the old status, from which a plan starts its new status.
 fn begin_status(snapshot: &Snapshot) -> ReceiverStatus {
     let mut status = snapshot.receiver.status.clone().unwrap_or_default();
     outcome::record_handled_request(
@@ -204,7 +204,7 @@ fn add_warning(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str
 }
 
 /// Ends a plan that does nothing until a user changes the object.
-fn plan_stalled(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan) -> Plan {
+fn plan_stalled(snapshot: &Snapshot, now: Timestamp, refusal: &ReceiverProblem, mut plan: Plan) -> Plan {
     let mut status = begin_status(snapshot);
     let (reason, message) = (refusal.reason, refusal.message.as_str());
     condition::remove(&mut status.conditions, condition::RECONCILING);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// The speed at which a bucket fills.
+/// A rate limit: the size of a token bucket, and the time in which it gains a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests that may come at once.
@@ -24,14 +24,14 @@ pub const TENANT_RATE: Rate = Rate {
     each: Duration::from_millis(100),
 };
 
-/// The remainder of a rate. Times count from any fixed moment.
+/// A token bucket: the state of one rate limit. Times count from any fixed moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bucket {
+pub struct TokenBucket {
     /// The time at which the bucket is full again.
     full_at: Duration,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// Takes one token, if the bucket has one.
     pub fn take_token(&mut self, rate: Rate, now: Duration) -> bool {
         let taken_until = self.full_at.max(now).saturating_add(rate.each);
@@ -42,7 +42,7 @@ impl Bucket {
         true
     }
 
-    /// Checks whether nothing is missing: then it needn't be remembered.
+    /// Checks whether the bucket is full. A full bucket need not be stored.
     #[must_use]
     pub fn is_full(&self, now: Duration) -> bool {
         self.full_at <= now
@@ -59,7 +59,7 @@ mod tests {
             most: 3,
             each: Duration::from_secs(2),
         };
-        let mut bucket = Bucket::default();
+        let mut bucket = TokenBucket::default();
         let mut take = |seconds| bucket.take_token(rate, Duration::from_secs(seconds));
         assert_eq!([take(100), take(100), take(100), take(100)], [true, true, true, false]);
         assert_eq!([take(102), take(102)], [true, false]);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn flood_passes_only_at_allowed_rate() {
-        let mut bucket = Bucket::default();
+        let mut bucket = TokenBucket::default();
         let taken = (0..60_000).filter(|at| bucket.take_token(RECEIVER_RATE, Duration::from_millis(*at)));
         assert_eq!(taken.count(), 20 + 119);
     }

@@ -1,4 +1,4 @@
-//! The Snapshot of a Receiver, and the one thing that its plan does: read the Secret with the token.
+//! The Snapshot of a Receiver, and the only step of its plan: a read of the Secret with the token.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::plan::{self, Status};
 /// A plan for a Receiver.
 pub type Plan = crate::plan::Plan<Step, ServiceAccount, ReceiverStatus, Memory>;
 
-/// The known facts when a plan is made.
+/// The input of a plan for a Receiver.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
@@ -20,7 +20,7 @@ pub struct Snapshot {
     pub receiver: Receiver,
     /// The owner of the Receiver's namespace.
     pub placement: Placement,
-    /// Whether a request has shown that the token is another by now.
+    /// Whether a request has shown that the Secret now has another token.
     #[serde(default)]
     pub is_outdated: bool,
     /// Whether a listener takes requests for Receivers.
@@ -33,7 +33,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Checks whether something has changed so that another plan could say something else.
+    /// Checks whether the Receiver or its tenancy has changed since the last plan, so that another plan could differ.
     #[must_use]
     pub fn is_overtaken(&self, receiver: &Receiver, placement: &Placement) -> bool {
         let (metadata, known) = (&receiver.metadata, &self.receiver.metadata);
@@ -85,17 +85,17 @@ impl HookPath {
     }
 }
 
-/// The reason for which no token is known.
+/// The reason why a token is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenFailure {
     /// The problem, without any content of a Secret.
     pub message: String,
-    /// Whether the Secret is known to be missing; otherwise the answer is missing.
+    /// True if the Secret or its key is known to be missing. Otherwise the API server gave no answer.
     pub is_known: bool,
 }
 
-/// Something to do for a Receiver: nothing but this.
+/// The only step of a plan for a Receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Step {
@@ -140,11 +140,11 @@ pub struct Memory {
 pub struct LastRead {
     /// The time of the read.
     pub at: Timestamp,
-    /// For which object.
+    /// The uid of the Receiver.
     pub uid: Option<String>,
-    /// For which generation.
+    /// The generation of the Receiver.
     pub generation: Option<i64>,
-    /// For which request.
+    /// The `requestedAt` of the Receiver.
     pub requested_at: Option<String>,
 }
 

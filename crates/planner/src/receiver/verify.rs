@@ -11,7 +11,7 @@ use super::hook::{Delivery, Verdict};
 use super::types::HookPath;
 use super::{filter, find_path};
 
-/// The kind of a sender.
+/// The sender of a Receiver's requests (`spec.type`), which decides how a request is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     Generic,
@@ -52,7 +52,7 @@ impl Sender {
     /// Returns the header that names the event, for senders that have one.
     fn find_event_header(self) -> Option<&'static str> {
         match self {
-            // Gitea sends GitHub's.
+            // Gitea sends GitHub's header.
             Self::GitHub => Some("x-github-event"),
             Self::GitLab => Some("x-gitlab-event"),
             Self::Bitbucket => Some("x-event-key"),
@@ -140,12 +140,12 @@ fn is_signed(signature: &str, body: &[u8], token: &[u8]) -> bool {
 fn compute_mac<M: Mac + KeyInit>(body: &[u8], token: &[u8]) -> Vec<u8> {
     match <M as KeyInit>::new_from_slice(token) {
         Ok(mac) => mac.chain_update(body).finalize().into_bytes().to_vec(),
-        // These take keys of any length.
+        // HMAC takes keys of any length, so this can't fail.
         Err(_) => Vec::new(),
     }
 }
 
-/// Words are the same in large and small letters.
+/// Compares two words without regard to case.
 fn is_same_word(known: &str, event: &str) -> bool {
     known.to_lowercase() == event.to_lowercase()
 }

@@ -13,7 +13,7 @@ use crate::plan::Request;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The Tenant that owns a lane's account.
+/// The Tenant that owns a lane's ServiceAccount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneOwner {
     /// The name of the Tenant.
@@ -22,7 +22,7 @@ pub struct LaneOwner {
     pub uid: String,
 }
 
-/// The object that exists under the RoleBinding's name.
+/// The live object with the name of the lane's RoleBinding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExistingBinding {
     /// The object isn't known.
@@ -37,7 +37,7 @@ pub(super) enum ExistingBinding {
     Going,
 }
 
-/// The wanted objects of a lane.
+/// The wanted ServiceAccount of a lane, and its wanted RoleBinding in one namespace.
 pub(super) struct DesiredObjects {
     pub(super) lane: LaneAccount,
     pub(super) account: Wanted,
@@ -95,6 +95,7 @@ impl DesiredObjects {
         self.is_shared
     }
 
+    /// Compares the live object with the name of the RoleBinding with the wanted RoleBinding.
     pub(super) fn judge_binding(&self, snapshot: &Snapshot) -> ExistingBinding {
         match snapshot.live.get(&self.binding.id) {
             None | Some(Live::Failed(_)) => ExistingBinding::Unknown,
@@ -128,7 +129,7 @@ impl DesiredObjects {
         if live.get("roleRef") != object.object.get("roleRef") {
             return Verdict::Foreign("binds another role: delete it, so that the lane's own can be made");
         }
-        // An object that is being deleted can get no finalizer; as long as it exists, it serves as well.
+        // An object that is being deleted can get no finalizer. It works without one until it is gone.
         let has_finalizer = view
             .list_texts("/metadata/finalizers")
             .any(|found| found == LANE_FINALIZER);
@@ -161,7 +162,7 @@ impl DesiredObjects {
         Some(wanted.apply("Lane"))
     }
 
-    /// Returns the wanted RoleBinding, for this very object. An API server refuses a new finalizer on an object that is being deleted.
+    /// Returns the wanted content for a RoleBinding that is being deleted. It has no finalizer that the live object lacks, since an API server refuses a new one.
     fn rewrite_going(&self, live: &Value) -> Value {
         let view = ObjectView::new(live);
         let mut object = self.binding.object.clone();

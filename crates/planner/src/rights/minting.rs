@@ -1,4 +1,5 @@
-//! Administrators' tokens that a lane of several namespaces may request. The API server is asked now and then, and a finding is reported.
+//! Finds administrators' tokens that a lane of several namespaces may request (TokenRequest). The plan asks the API server every ten minutes, and reports what it
+//! finds.
 //!
 //! Users of every other namespace of the lane would reach the administrator. A finding stops no lane: that would stop every tenant of the lane.
 
@@ -17,10 +18,10 @@ use super::{Plan, RETRY, Snapshot, Step};
 use crate::outcome::add_duration;
 use crate::plan::{Event, EventKind, EventPlace, Next};
 
-/// The time until the next review of a lane's administrator tokens, and the time if the API server gave no answer.
+/// The time until the next review of a lane: after an answer, and after no answer of the API server.
 pub(super) const MINTING_REVIEWS: (Duration, Duration) = (Duration::from_secs(600), RETRY);
 
-/// A lane of several namespaces that may request administrators' tokens in one of them, or of which that isn't known.
+/// A finding: a lane of several namespaces may request administrators' tokens in one namespace, or the API server gave no answer about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SharedMinting {
     pub(super) namespace: String,
@@ -55,7 +56,7 @@ impl fmt::Display for SharedMinting {
     }
 }
 
-/// Asks, now and then, which administrators' tokens a lane may request although users of other namespaces share the lane, and reports them.
+/// Adds a review of the administrators' tokens that a lane of several namespaces may request, if one is due, and reports its result.
 pub(super) fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &DesiredObjects, plan: &mut Plan) {
     if let Some((asked, due)) = &plan.memory.minting_due
         && *asked == wanting.lane
@@ -71,7 +72,7 @@ pub(super) fn review_minting(snapshot: &Snapshot, now: Timestamp, wanting: &Desi
             plan.next = Next::Again;
             return;
         }
-        // The last finding stands. A missing answer is none.
+        // After a missing answer, the last finding stays.
         Some(Err(problem)) => {
             let last = plan.memory.minting.take();
             let known = last.filter(|last| last.is_known() && last.lane == wanting.lane);

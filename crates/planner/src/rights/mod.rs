@@ -88,14 +88,14 @@ pub enum NamespaceState {
     Unknown,
 }
 
-/// The known facts when a plan is made.
+/// The input of a plan for a lane's rights in one namespace.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The namespace.
     pub namespace: String,
     /// The known state of the namespace.
     pub state: NamespaceState,
-    /// Whether the lane reconciles something in the namespace.
+    /// Whether the lane has objects to reconcile in the namespace.
     pub is_worked_in: bool,
     /// The owner of the namespace.
     pub placement: Placement,
@@ -112,7 +112,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Checks whether admission lets no tenant set a finalizer on managed objects here. The rule is about tenants' namespaces.
+    /// Checks whether admission prevents tenants from setting finalizers on managed objects in this namespace. The rule holds in tenants' namespaces only.
     fn is_checked(&self) -> bool {
         self.is_guarded && matches!(self.placement, Placement::Tenant(_))
     }
@@ -163,6 +163,7 @@ pub struct Memory {
     minting_due: Option<(LaneAccount, Timestamp)>,
 }
 
+/// The restorations of a lane's rights after changes by others: their number, and the time of the last one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PutBack {
     times: u32,
@@ -258,7 +259,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     put_in_place(snapshot, now, &wanting, is_tampered, plan)
 }
 
-/// Puts the account and the RoleBinding in place, and asks the API server whether they are enough.
+/// Writes the account and the RoleBinding, and then asks the API server whether the lane may work in the namespace.
 fn put_in_place(
     snapshot: &Snapshot,
     now: Timestamp,
@@ -279,7 +280,7 @@ fn put_in_place(
         },
         lingering: BTreeMap::new(),
     };
-    // In a namespace that is being deleted the RoleBinding is going, too. Its finalizer keeps it, so it can still be changed.
+    // In a namespace that is being deleted, the RoleBinding is being deleted as well. Its finalizer holds it, so it can still be corrected.
     let is_going = |id| {
         let live = snapshot.live.get(id).and_then(Live::object);
         live.is_some_and(|live| ObjectView::new(live).is_being_deleted())

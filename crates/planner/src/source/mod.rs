@@ -35,20 +35,20 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The first pause after a failed fetch; doubled up to the interval.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The result of the admission.
+/// The result of [`admit_source`]: the identity that reads Secrets, and the parsed durations.
 struct Admitted {
     identity: Option<ServiceAccount>,
     interval: Duration,
     timeout: Duration,
 }
 
-/// The parts of a request besides the fields of its kind.
+/// The parts of a fetch request that all kinds of sources have.
 pub struct RequestBasis {
     /// The time limit.
     pub timeout: Duration,
     /// The stored artifact that was made with the same `ignore`.
     pub known: Option<StoredArtifact>,
-    /// Whether the platform asks.
+    /// Whether the source belongs to the platform, and not to a tenant.
     pub platform: bool,
 }
 
@@ -102,7 +102,7 @@ fn decide_plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
         Some(Ok(Fetched::Unchanged { .. })) => match &snapshot.stored {
             Some(stored) => outcome::plan_succeeded(snapshot, now, stored, None, admitted.interval),
             None => {
-                // The upstream was compared with an artifact that is no longer in the store: fetch in full, at once.
+                // The upstream has not changed, but the artifact is no longer in the store. So the plan fetches in full at once.
                 plan.next = Next::Restart;
                 plan
             }
@@ -196,7 +196,7 @@ fn find_due_time<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Du
         tenure_api::jitter::add_jitter(interval, uid, last)
     };
     let due = add_duration(last, pause);
-    // A server that asks to be left alone is asked sooner only by request, or for another spec.
+    // During the pause that a server asked for, a fetch runs only on request or after a change of the spec.
     let due = snapshot.memory.not_before.map_or(due, |not_before| due.max(not_before));
     (due > now).then_some(due)
 }
@@ -208,21 +208,21 @@ fn find_pause(failures: u32, interval: Duration) -> Duration {
         .min(interval)
 }
 
-/// The reason for which a source may not be fetched.
+/// The reason why a source may not be fetched: its spec or its tenancy must change first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct SourceRefusal {
     /// The kind of the refusal.
-    pub reason: RefusalReason,
-    /// The problem, its place, and the way out.
+    pub reason: SourceRefusalReason,
+    /// The message: the field, the problem, and the remedy.
     pub message: String,
 }
 
-impl Refusal {
+impl SourceRefusal {
     /// Creates the refusal of a field that is set and not implemented.
     #[must_use]
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self {
-            reason: RefusalReason::UnsupportedField,
+            reason: SourceRefusalReason::UnsupportedField,
             message: message.into(),
         }
     }
@@ -231,16 +231,16 @@ impl Refusal {
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self {
-            reason: RefusalReason::InvalidSpec,
+            reason: SourceRefusalReason::InvalidSpec,
             message: message.into(),
         }
     }
 
-    /// Creates the refusal of an address of another kind.
+    /// Creates the refusal of a URL that this kind of source can't fetch.
     #[must_use]
     pub fn invalid_url(message: impl Into<String>) -> Self {
         Self {
-            reason: RefusalReason::UrlInvalid,
+            reason: SourceRefusalReason::UrlInvalid,
             message: message.into(),
         }
     }
@@ -248,23 +248,23 @@ impl Refusal {
 
 /// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RefusalReason {
+pub enum SourceRefusalReason {
     /// A field is set that is not implemented.
     UnsupportedField,
     /// A field's value is not valid.
     InvalidSpec,
-    /// The address is not one of this kind.
+    /// The URL has a form that this kind of source can't fetch.
     UrlInvalid,
     /// The spec lacks something that the provider needs.
     InvalidProviderConfiguration,
-    /// The object to verify is not the fetched one.
+    /// The object that `spec.verify` selects is not the fetched object.
     InvalidVerificationMode,
-    /// Tenancy refuses it.
+    /// Tenancy denies a reference or an identity.
     Denied(DenialReason),
 }
 
-impl RefusalReason {
-    /// Returns the word as it stands in conditions and events.
+impl SourceRefusalReason {
+    /// Returns the reason for conditions and events.
     fn as_str(self) -> &'static str {
         match self {
             Self::UnsupportedField => reason::UNSUPPORTED_FIELD,
@@ -278,12 +278,12 @@ impl RefusalReason {
 }
 
 /// Checks whether the source may be fetched: the identity that reads its Secrets, and fields that are implemented and valid.
-fn admit_source<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, Refusal> {
+fn admit_source<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, SourceRefusal> {
     let source = &snapshot.repository;
     let timing = source.timing();
     let fields = source.list_unimplemented();
     if !fields.is_empty() {
-        return Err(Refusal::unsupported(format!(
+        return Err(SourceRefusal::unsupported(format!(
             "{} is set, which is not supported yet: remove the field",
             fields.join(", ")
         )));
@@ -291,23 +291,23 @@ fn admit_source<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, Refusal> 
     let interval = timing
         .interval
         .parse()
-        .map_err(|error| Refusal::invalid(format!("spec.interval: {error}")))?;
+        .map_err(|error| SourceRefusal::invalid(format!("spec.interval: {error}")))?;
     let timeout = match timing.timeout {
         Some(timeout) => timeout
             .parse()
-            .map_err(|error| Refusal::invalid(format!("spec.timeout: {error}")))?,
+            .map_err(|error| SourceRefusal::invalid(format!("spec.timeout: {error}")))?,
         None => DEFAULT_TIMEOUT,
     };
     if timeout > LONGEST_TIMEOUT {
         let message = "spec.timeout: it is longer than an hour; write a duration such as 60s or 1m30s";
-        return Err(Refusal::invalid(message));
+        return Err(SourceRefusal::invalid(message));
     }
     source.check()?;
     let references = source.list_references();
     let identity = decide_identity(source.metadata(), &snapshot.placement, &references)?;
     for reference in &references {
         tenure_api::names::ObjectName::new(reference.name.to_owned())
-            .map_err(|error| Refusal::invalid(format!("{}: {error}", reference.field)))?;
+            .map_err(|error| SourceRefusal::invalid(format!("{}: {error}", reference.field)))?;
     }
     Ok(Admitted {
         identity,
@@ -321,14 +321,14 @@ fn decide_identity(
     metadata: &ObjectMeta,
     placement: &Placement,
     references: &[SourceReference<'_>],
-) -> Result<Option<ServiceAccount>, Refusal> {
+) -> Result<Option<ServiceAccount>, SourceRefusal> {
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     match (identity::decide_for_source(placement, namespace), references.first()) {
         (Ok(identity), _) => Ok(Some(identity)),
         // A public fetch needs no identity.
         (Err(_), None) => Ok(None),
-        (Err(denial), Some(SourceReference { kind, name, .. })) => Err(Refusal {
-            reason: RefusalReason::Denied(denial.reason),
+        (Err(denial), Some(SourceReference { kind, name, .. })) => Err(SourceRefusal {
+            reason: SourceRefusalReason::Denied(denial.reason),
             message: format!("{kind} {namespace}/{name} can't be read: {}", denial.message),
         }),
     }

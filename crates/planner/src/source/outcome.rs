@@ -12,7 +12,7 @@ use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 use tenure_tenancy::DenialReason;
 
 use super::types::{Snapshot, Source, SourceStatus as _};
-use super::{Plan, Refusal, RefusalReason, find_pause};
+use super::{Plan, SourceRefusal, SourceRefusalReason, find_pause};
 use crate::artifact_address::ArtifactAddress;
 use crate::outcome::{self, ConditionEntry, add_duration, cut_to_seconds};
 use crate::plan::{Event, EventKind, EventPlace, Next, Status as _, Withheld};
@@ -20,7 +20,7 @@ use tenure_remote_requests::artifact::StoredArtifact;
 
 /// The interval between two looks at an awaited object (Flux's `--requeue-dependency`).
 const WAITING_INTERVAL: Duration = Duration::from_secs(30);
-/// The longest pause that a server gets, whatever it requests.
+/// The longest pause that a server can request.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Annotation on an event: digest of the artifact.
 const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
@@ -97,7 +97,7 @@ pub(super) fn make_progress_status<S: Source>(snapshot: &Snapshot<S>, now: Times
 }
 
 /// Ends a plan that does nothing until a user changes the object.
-pub(super) fn plan_stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal: &Refusal) -> Plan<S> {
+pub(super) fn plan_stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal: &SourceRefusal) -> Plan<S> {
     let (reason, message) = (refusal.reason.as_str(), refusal.message.as_str());
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.repository.status().cloned().unwrap_or_default();
@@ -118,7 +118,7 @@ pub(super) fn plan_stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, re
     record_handled_request(&mut status, snapshot);
     add_warning(snapshot, &mut plan, reason, message);
     plan.status = find_changed_status(snapshot, &status);
-    if refusal.reason == RefusalReason::Denied(DenialReason::IdentityMissing) {
+    if refusal.reason == SourceRefusalReason::Denied(DenialReason::IdentityMissing) {
         // The owner of a namespace may become known without a change of this object.
         plan.next = Next::Done(Some(add_duration(now, Duration::from_secs(30))));
     }

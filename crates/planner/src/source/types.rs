@@ -12,19 +12,19 @@ use tenure_api::{DurationText, ObjectMeta, condition};
 use tenure_remote_requests::fetch::{FetchFailure, Fetched};
 use tenure_tenancy::Placement;
 
-use super::{Refusal, RequestBasis};
+use super::{RequestBasis, SourceRefusal};
 use crate::artifact_address::ArtifactBase;
 use crate::plan::{self, Status};
 use tenure_remote_requests::artifact::StoredArtifact;
 
-/// A kind of sources.
+/// A kind of sources, such as GitRepository: the fields and checks by which the common planner handles it.
 pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     /// The status of the kind.
     type Status: SourceStatus;
-    /// The request of a fetch: its one form, from the plan to the connection.
+    /// The fetch request of the kind, which the plan creates and the fetcher executes.
     type Request: FetchStep;
-    /// The facts about other objects of the namespace that a plan for this kind depends on.
-    type Beside: Clone + fmt::Debug + Default + PartialEq + Serialize + DeserializeOwned;
+    /// The facts about other objects of the namespace that a plan for this kind depends on, such as included repositories.
+    type RelatedObjects: Clone + fmt::Debug + Default + PartialEq + Serialize + DeserializeOwned;
 
     /// The name of the kind.
     const NAME: &'static str;
@@ -51,12 +51,12 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     }
 
     /// Checks whether Tenure may write the status: another controller writes the status of its own objects.
-    fn has_own_status(&self, _beside: &Self::Beside) -> bool {
+    fn has_own_status(&self, _beside: &Self::RelatedObjects) -> bool {
         true
     }
 
-    /// Returns why the object is not reconciled for now, whatever its own fields say.
-    fn find_suspension(&self, _beside: &Self::Beside) -> Option<String> {
+    /// Returns the reason why the object is not reconciled for now, independent of its own `spec.suspend`.
+    fn find_suspension(&self, _beside: &Self::RelatedObjects) -> Option<String> {
         None
     }
 
@@ -68,8 +68,8 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     /// Checks whether the spec can be fetched.
     ///
     /// # Errors
-    /// A [`Refusal`], which stalls the object.
-    fn check(&self) -> Result<(), Refusal>;
+    /// A [`SourceRefusal`], which stalls the object.
+    fn check(&self) -> Result<(), SourceRefusal>;
 
     /// Lists the objects of the cluster that a fetch reads, by field.
     fn list_references(&self) -> Vec<SourceReference<'_>> {
@@ -80,17 +80,17 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     ///
     /// # Errors
     /// An [`Obstacle`]: something to wait for, or a mistake.
-    fn check_beside(&self, _beside: &Self::Beside) -> Result<(), Obstacle> {
+    fn check_beside(&self, _beside: &Self::RelatedObjects) -> Result<(), Obstacle> {
         Ok(())
     }
 
-    /// Writes a text that changes whenever a fetch would use something else of the other objects.
-    fn mark_beside(_beside: &Self::Beside) -> String {
+    /// Writes a text that changes when the other objects change in a way that requires another fetch.
+    fn mark_beside(_beside: &Self::RelatedObjects) -> String {
         String::new()
     }
 
     /// Writes the request of the fetch, with the existing other objects.
-    fn write_request(&self, basis: RequestBasis, beside: &Self::Beside) -> Self::Request;
+    fn write_request(&self, basis: RequestBasis, beside: &Self::RelatedObjects) -> Self::Request;
 
     /// Checks whether the stored artifact was verified.
     fn is_verified(&self) -> bool {
@@ -108,11 +108,11 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     /// Describes a new artifact for its event; `subject` is the upstream's description, and may be empty.
     fn describe_new(&self, stored: &StoredArtifact, subject: &str) -> String;
 
-    /// Notes in the status which of this kind's own fields the artifact was made with.
+    /// Writes the fields of this kind with which the artifact was made into the status.
     fn note_observed(&self, _status: &mut Self::Status, _stored: &StoredArtifact) {}
 }
 
-/// The fields that all kinds of sources have.
+/// The fields about timing and content that all kinds of sources have.
 pub struct TimingFields<'a> {
     /// `spec.suspend`.
     pub suspend: bool,
@@ -124,7 +124,7 @@ pub struct TimingFields<'a> {
     pub ignore: Option<&'a str>,
 }
 
-/// An object beside a source that a fetch needs.
+/// A reference from a source to an object that a fetch reads, such as a Secret.
 pub struct SourceReference<'a> {
     /// The field that names the object.
     pub field: &'static str,
@@ -134,11 +134,11 @@ pub struct SourceReference<'a> {
     pub name: &'a str,
 }
 
-/// An obstacle to a fetch that lies outside the source.
+/// The reason why the other objects of the namespace don't allow a fetch now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// The fetch is pointless until a user changes an object.
-    Refused(Refusal),
+    Refused(SourceRefusal),
     /// Another object must exist first.
     Unavailable {
         /// The reason, as conditions show it.
@@ -148,9 +148,9 @@ pub enum Obstacle {
     },
 }
 
-/// The status of a source.
+/// The status of a kind of sources: the parts that the common planner reads and writes.
 pub trait SourceStatus: Status {
-    /// Returns the parts that all kinds have, to be changed.
+    /// Returns the parts that all kinds have, for changes.
     fn parts(&mut self) -> StatusParts<'_>;
 
     /// Returns the generation that the status is about.
@@ -168,7 +168,7 @@ pub struct StatusParts<'a> {
     pub observed: Option<ObservedParts<'a>>,
 }
 
-/// The inputs that a status was made for.
+/// The status fields that report the inputs of the artifact, for changes.
 pub struct ObservedParts<'a> {
     /// Generation that the status is about.
     pub generation: &'a mut Option<i64>,
@@ -251,7 +251,7 @@ pub(crate) fn name_secrets<'a>(
     })
 }
 
-/// The known facts when a plan is made.
+/// The input of a plan for a source of kind `S`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", bound = "")]
 pub struct Snapshot<S: Source> {
@@ -264,13 +264,13 @@ pub struct Snapshot<S: Source> {
     pub stored: Option<StoredArtifact>,
     /// The known facts about the other objects that the source needs.
     #[serde(default)]
-    pub beside: S::Beside,
+    pub beside: S::RelatedObjects,
     /// The current attempt, and the answer to its step.
     pub attempt: Attempt,
     /// The state that the last plan left.
     #[serde(default)]
     pub memory: Memory,
-    /// The address at which artifacts are served to others, if they are served.
+    /// The base URL at which artifacts are served to other clients, if they are served.
     #[serde(default)]
     pub advertised: Option<ArtifactBase>,
     /// The shortest effective interval. It is at least one second, even if this value is shorter.
@@ -286,7 +286,7 @@ impl<S: Source> Snapshot<S> {
 
     /// Checks whether something has changed so that another plan could differ.
     #[must_use]
-    pub fn is_overtaken(&self, repository: &S, placement: &Placement, beside: &S::Beside) -> bool {
+    pub fn is_overtaken(&self, repository: &S, placement: &Placement, beside: &S::RelatedObjects) -> bool {
         let metadata = repository.metadata();
         let known = self.repository.metadata();
         self.attempt.generation != metadata.generation
@@ -371,6 +371,6 @@ pub struct Memory {
     pub not_before: Option<Timestamp>,
     /// The generation that the last failed fetch was for.
     pub failed_generation: Option<i64>,
-    /// The mark of the other objects' state at the last request, or at the last wait.
+    /// [`Source::mark_beside`] at the last fetch, or at the last wait.
     pub beside: String,
 }

@@ -20,10 +20,10 @@ const SOURCE_API: &str = "source.toolkit.fluxcd.io";
 const KUSTOMIZE_API: &str = "kustomize.toolkit.fluxcd.io";
 /// The interval of requests to a source and of full looks, if the Surface sets none.
 const DEFAULT_INTERVAL: &str = "1m";
-/// The branch, when the Surface does not say.
+/// The branch, if the Surface sets no reference.
 const DEFAULT_BRANCH: &str = "main";
 
-/// A generated object.
+/// A GitRepository or Kustomization that a Surface generates.
 pub(super) struct Child {
     /// Name of the source.
     pub(super) source: String,
@@ -39,7 +39,7 @@ impl Child {
         }
     }
 
-    /// Passes on a request to reconcile, once. After that, the requests of others stay: of a Receiver, or of a user of `tenure reconcile`.
+    /// Copies the Surface's request to reconcile to the object, once. After that, a later request of a Receiver or of a user (`tenure reconcile`) stays.
     fn pass_request(&mut self, request: &str, live: &BTreeMap<ObjectId, Live>) {
         let live = live.get(&self.wanted.id).and_then(Live::object).map(ObjectView::new);
         let find = |key| live.and_then(|live| live.find_annotation(key));
@@ -60,7 +60,7 @@ pub fn name_repository(surface: &str, source: &str) -> String {
     format!("{surface}-{source}")
 }
 
-/// Names of a source's Kustomizations, by the name of its Surface.
+/// Returns the names of a source's Kustomizations, one for each path.
 #[must_use]
 pub fn name_kustomizations(surface: &str, source: &SurfaceSource) -> Vec<String> {
     if source.paths.is_empty() {
@@ -118,7 +118,7 @@ fn make_repository(snapshot: &Snapshot, source: &SurfaceSource, key: Option<KeyS
     if let Some(secret) = &source.secret_ref {
         spec.insert("secretRef".to_owned(), json!({ "name": secret.name }));
     } else if let Some(secret) = access {
-        // The source names no Secret, and its project was approved.
+        // The source names no Secret, and access to its project was approved, so the approved Secret is used.
         spec.insert("secretRef".to_owned(), json!({ "name": secret }));
     }
     if let Some(ignore) = &source.ignore {

@@ -49,7 +49,7 @@ const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
 /// The time until a refused write is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The known facts when a plan is made.
+/// The input of a plan for a Surface.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
@@ -61,7 +61,7 @@ pub struct Snapshot {
     /// with [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
-    /// The reason for which the lane of the namespace is down, in words; nothing is reconciled meanwhile.
+    /// The reason why the lane of the namespace is down, if it is. Nothing is reconciled meanwhile.
     #[serde(default)]
     pub lane_trouble: Option<String>,
     /// The result of the last trial to take a platform chart's fields over ([`ownership::find_due`]).
@@ -84,7 +84,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Checks whether something besides the generated objects has changed so that another plan could differ.
+    /// Checks whether a fact other than the generated objects has changed since the last plan, so that another plan could differ.
     #[must_use]
     pub fn is_overtaken(&self, surface: &Surface, placement: &Placement, lane_trouble: Option<&str>) -> bool {
         let metadata = &surface.metadata;

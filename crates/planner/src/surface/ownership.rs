@@ -20,17 +20,17 @@ use super::Snapshot;
 use crate::named_rights::list_names;
 use crate::outcome::{self, add_duration};
 
-/// The time until the next trial, after a refusal and after a success.
+/// The time until the next trial: after a trial that was refused as it should be, and after any other result.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3600);
 const OTHERWISE: Duration = Duration::from_secs(300);
 /// The name of the Package that a trial creates if no other exists.
 const NEW: &str = "cozystack.tenure-trial";
-/// The most Packages to look at that an account may write by their names.
+/// The most candidates of [`list_package_candidates`].
 const MOST_NAMED: usize = 32;
 /// The longest answer that a condition repeats.
 const LONGEST_ANSWER: usize = 512;
 
-/// The result of a trial.
+/// The result of a trial: a dry-run apply with which a platform surface's account would take over a field of a Package.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrialResult {
@@ -42,17 +42,17 @@ pub struct TrialResult {
     pub answer: TrialAnswer,
 }
 
-/// The API server's answer.
+/// The API server's answer to a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TrialAnswer {
-    /// There are no Packages, or the account may not write them.
+    /// The cluster has no Packages, or the account may write none. No trial was sent.
     WritesNone,
-    /// The answer to a dry run that takes over this Package's variant: the refusal, if it was refused.
+    /// The API server answered the dry run that would take over `spec.variant` of this Package.
     Answered {
         /// The Package.
         package: String,
-        /// The API server's message.
+        /// The API server's message if it refused the dry run. Unset if it accepted the dry run.
         refusal: Option<String>,
     },
     /// The trial couldn't run.
@@ -95,7 +95,7 @@ pub fn choose_package<'a>(names: impl Iterator<Item = &'a str>) -> &'a str {
     names.filter(|name| *name != BOOTSTRAP).min().unwrap_or(NEW)
 }
 
-/// Asks whether an account may write Packages, or this one.
+/// Writes the SelfSubjectAccessReview that asks whether an account may patch this Package, or without a name all Packages.
 #[must_use]
 pub fn write_question(name: Option<&str>) -> Value {
     json!({
@@ -104,14 +104,15 @@ pub fn write_question(name: Option<&str>) -> Value {
     })
 }
 
-/// Lists the Packages that an account without rights on all Packages may write by name, from a SelfSubjectRulesReview: the first of them, without the exempt one.
+/// Lists Packages that rules of a SelfSubjectRulesReview name with the verb `patch`: at most `MOST_NAMED`, without [`BOOTSTRAP`]. They are only candidates, because
+/// the review also lists rules of RoleBindings, which grant nothing on Packages. The caller checks each candidate with an access review.
 #[must_use]
-pub fn list_named(review: &Value) -> BTreeSet<String> {
+pub fn list_package_candidates(review: &Value) -> BTreeSet<String> {
     let names = list_names(review, ("cozystack.io", "packages"), "patch").into_iter();
     names.filter(|name| name != BOOTSTRAP).take(MOST_NAMED).collect()
 }
 
-/// Writes the forced apply that must be refused.
+/// Writes the content of the trial's forced apply, which admission must refuse.
 #[must_use]
 pub fn write_trial(package: &str) -> Value {
     json!({
@@ -120,13 +121,13 @@ pub fn write_trial(package: &str) -> Value {
     })
 }
 
-/// Checks whether the rule refused.
+/// Checks whether the rule `FieldOwnership` refused the trial, and not another rule or a missing right.
 fn is_kept(answer: &TrialAnswer) -> bool {
     let rule = format!("({})", Rule::FieldOwnership);
     matches!(answer, TrialAnswer::Answered { refusal: Some(message), .. } if message.contains(&rule))
 }
 
-/// Reports the result in the status, as long as nothing refuses the trial.
+/// Sets the condition `OwnershipNotEnforced` from the last trial, or removes the condition if the rule refused the trial.
 pub(super) fn report_trial(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp) {
     let Some(tried) = &snapshot.ownership else { return };
     let short = |message: &str| -> String { message.chars().take(LONGEST_ANSWER).collect() };

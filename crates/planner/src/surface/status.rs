@@ -309,6 +309,7 @@ fn tell_keys(status: &mut SurfaceStatus, snapshot: &Snapshot, plan: &mut Plan) {
     plan.events.extend(deploy_key::list_news(snapshot, status));
 }
 
+/// The state of one source, collected from its generated objects.
 struct SourceState {
     status: SurfaceSourceStatus,
     /// The reason, if the source has failed and is not in progress.

@@ -36,7 +36,7 @@ pub const MOST_PODS: usize = 50;
 /// The maximum length of a line about one subject.
 const LONGEST_LINE: usize = 250;
 
-/// The account and its namespace.
+/// The GitOps ServiceAccount of a Tenant, and its home namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HomeAccount {
     /// The home namespace.
@@ -45,7 +45,7 @@ pub struct HomeAccount {
     pub account: String,
 }
 
-/// The observed facts. A part that could not be read is an error with the reason.
+/// The observed Pods and RBAC rights, from which the access to a Tenant's account follows. A part that could not be read is an error with the reason.
 #[derive(Debug)]
 pub struct AccessFacts<'a> {
     /// The Pods that run as the account.
@@ -56,11 +56,11 @@ pub struct AccessFacts<'a> {
     pub cluster: &'a Result<Bindings, String>,
 }
 
-/// The result of a look.
+/// The identities that act, or can act, as a Tenant's account, at the time of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessFindings {
-    /// The time of the look.
+    /// The time of the check.
     pub at: Timestamp,
     /// The account.
     pub place: HomeAccount,
@@ -78,7 +78,7 @@ impl AccessFindings {
     }
 }
 
-/// Returns the account to look at now. The home namespace must be the Tenant's, and the last look must be long enough ago.
+/// Returns the account to check now. The home namespace must be the Tenant's, and the last look must be long enough ago.
 #[must_use]
 pub fn find_due(
     tenant: &Tenant,
@@ -157,7 +157,7 @@ fn describe_takers(kind: &str, takers: Vec<OtherReader>, platform: &str) -> Vec<
             AccessPath::MakesPods => "starts Pods as it",
             AccessPath::WritesRights => "gives itself any right",
             AccessPath::Unknown => "has rights that could not be read",
-            // These ways don't make a subject act as the account: reading Secrets is another matter, and entering a Pod needs a Pod that runs as the account.
+            // These rights alone don't let a subject act as the account. The right to enter Pods needs a Pod that runs as the account.
             AccessPath::Reads | AccessPath::EntersPods | AccessPath::WritesReconciled => continue,
         };
         if is_expected(&taker.who, platform) {

@@ -28,7 +28,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// Name of the GitOps account's additional RoleBinding in the home namespace.
 const GITOPS_HOME_BINDING: &str = "tenure:gitops:home";
 
-/// Names of its RoleBindings for the namespaces themselves.
+/// Names of the GitOps account's RoleBindings with rights on the Namespace objects.
 const GITOPS_NAMESPACE_EDITOR_BINDING: &str = "tenure:gitops:namespace-editor";
 const GITOPS_NAMESPACE_DELETER_BINDING: &str = "tenure:gitops:namespace-deleter";
 
@@ -69,7 +69,7 @@ pub(super) fn list_wanted(
         let key = Value::Array(subjects.clone()).to_string();
         bindings.push(Binding {
             name: name_managed_binding(&["additional", &additional.cluster_role_name, &key]),
-            place: Place::Everywhere,
+            place: BindingScope::Everywhere,
             role: additional.cluster_role_name.clone(),
             subjects,
             labels: additional.labels.clone().unwrap_or_default(),
@@ -91,7 +91,7 @@ pub(super) fn list_wanted(
     }
     bindings.push(Binding {
         name: WITNESS_BINDING.to_owned(),
-        place: Place::Home,
+        place: BindingScope::Home,
         role: HOME_WITNESS_CLUSTER_ROLE.to_owned(),
         subjects: vec![json!({
             "kind": "ServiceAccount", "name": CONTROLLER_SERVICE_ACCOUNT, "namespace": snapshot.tenancy.settings.platform_namespace
@@ -157,15 +157,15 @@ pub(super) fn advise_on_refused(wanted: &[Wanted], memory: &Memory) -> Option<St
     ))
 }
 
-/// The namespaces of the tenant in which a subject is bound. The place that reaches furthest comes first.
+/// The namespaces of a Tenant in which a subject gets a RoleBinding: all, only the home namespace, or all others. The largest scope comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum BindingScope {
     Everywhere,
     Home,
     Elsewhere,
 }
 
-impl Place {
+impl BindingScope {
     fn has(self, is_home: bool) -> bool {
         match self {
             Self::Everywhere => true,
@@ -192,9 +192,9 @@ fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>, left
     let bind = |role: &String| Binding {
         name: name_owner_binding(&owner.kind, &owner.name, role),
         place: match (everywhere.contains(role), at_home.contains(role)) {
-            (true, true) => Place::Everywhere,
-            (true, false) => Place::Elsewhere,
-            (false, _) => Place::Home,
+            (true, true) => BindingScope::Everywhere,
+            (true, false) => BindingScope::Elsewhere,
+            (false, _) => BindingScope::Home,
         },
         role: role.clone(),
         subjects: vec![subject.clone()],
@@ -221,7 +221,7 @@ fn name_binding(role: &str) -> String {
 /// Returns the bindings of the generated account. The binding's name contains the role, because the role of a RoleBinding can't be changed. If admission checks
 /// writes, the account may also change the tenant's namespaces, and delete them, except its own.
 fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Vec<Binding> {
-    let bind = |name: String, place: Place, role: &str| Binding {
+    let bind = |name: String, place: BindingScope, role: &str| Binding {
         name,
         place,
         role: role.to_owned(),
@@ -230,13 +230,17 @@ fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Ve
         annotations: BTreeMap::new(),
     };
     match named {
-        Some(role) => vec![bind(name_binding(role), Place::Everywhere, role)],
+        Some(role) => vec![bind(name_binding(role), BindingScope::Everywhere, role)],
         None => {
             let mut bindings = vec![
-                bind(GITOPS_BINDING.to_owned(), Place::Elsewhere, TENANT_GITOPS_CLUSTER_ROLE),
+                bind(
+                    GITOPS_BINDING.to_owned(),
+                    BindingScope::Elsewhere,
+                    TENANT_GITOPS_CLUSTER_ROLE,
+                ),
                 bind(
                     GITOPS_HOME_BINDING.to_owned(),
-                    Place::Home,
+                    BindingScope::Home,
                     TENANT_GITOPS_HOME_CLUSTER_ROLE,
                 ),
             ];
@@ -245,12 +249,12 @@ fn bind_account(named: Option<&str>, subject: &Value, checks_writes: bool) -> Ve
                     [
                         (
                             GITOPS_NAMESPACE_EDITOR_BINDING,
-                            Place::Everywhere,
+                            BindingScope::Everywhere,
                             NAMESPACE_EDITOR_CLUSTER_ROLE,
                         ),
                         (
                             GITOPS_NAMESPACE_DELETER_BINDING,
-                            Place::Elsewhere,
+                            BindingScope::Elsewhere,
                             NAMESPACE_DELETER_CLUSTER_ROLE,
                         ),
                     ]
@@ -267,9 +271,10 @@ fn make_account_subject(home: &NamespaceName, account: &ServiceAccountName) -> V
     json!({ "kind": "ServiceAccount", "name": account.as_str(), "namespace": home.as_str() })
 }
 
+/// A RoleBinding to create in each namespace of its scope.
 struct Binding {
     name: String,
-    place: Place,
+    place: BindingScope,
     role: String,
     subjects: Vec<Value>,
     labels: BTreeMap<String, String>,

@@ -21,7 +21,7 @@ use crate::answer::Live;
 use crate::dependents::{Memory, Wanted};
 use tenure_api::digest::digest_value;
 
-/// A kind of objects that limit a tenant's namespaces.
+/// A kind of objects that limit a tenant's namespaces, and the field of the Tenant's spec that lists them.
 struct ContentKind {
     field: &'static str,
     kind: &'static str,
@@ -194,6 +194,7 @@ pub(super) fn is_as_wanted(live: &Value, wanted: &Wanted, memory: &Memory) -> bo
             || memory.settled.get(&wanted.id) == Some(&digest_write(wanted, live)))
 }
 
+/// Checks whether the field at a path of a live object contains all wanted fields.
 fn contains_part(live: &Value, path: &str, wanted: &Value) -> bool {
     let (field, _) = (path.rsplit('/').next().unwrap_or_default(), ());
     let live = live.pointer(path).cloned().unwrap_or(Value::Null);

@@ -53,16 +53,16 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
     let created = match find_created(snapshot, facts) {
         // The namespaces stay.
         _ if is_orphaning => Vec::new(),
-        Created::ReadFirst(reads) => {
+        UnrecordedNamespaces::ReadFirst(reads) => {
             plan.steps = reads;
             plan.next = Next::Again;
             return plan;
         }
-        Created::Unknown(problem) => {
+        UnrecordedNamespaces::Unknown(problem) => {
             let problems = vec![problem];
             return tell_remaining(snapshot, &[], now, problems, plan);
         }
-        Created::Known(created) => created,
+        UnrecordedNamespaces::Known(created) => created,
     };
     let claims = snapshot.tenancy.claims_of(facts);
     let recorded = claims
@@ -94,8 +94,8 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
 }
 
 /// The namespaces that the controllers created for a Tenant and had not recorded when it was deleted.
-enum Created {
-    /// No watch has reported these namespaces.
+enum UnrecordedNamespaces {
+    /// No watch has reported these namespaces, so the plan reads them first.
     ReadFirst(Vec<Request>),
     /// A read failed, so a namespace may exist. The Tenant's finalizer stays.
     Unknown(String),
@@ -103,7 +103,8 @@ enum Created {
     Known(Vec<NamespaceFacts>),
 }
 
-fn find_created(snapshot: &Snapshot, facts: &TenantFacts) -> Created {
+/// Finds the namespaces that the Tenant's status announces as created by the controllers, and that are not recorded.
+fn find_created(snapshot: &Snapshot, facts: &TenantFacts) -> UnrecordedNamespaces {
     let mut reads = Vec::new();
     let mut created = Vec::new();
     let names = facts.intended.keys().filter(|name| !facts.recorded.contains_key(*name));
@@ -113,7 +114,9 @@ fn find_created(snapshot: &Snapshot, facts: &TenantFacts) -> Created {
                 id,
                 version: "v1".to_owned(),
             })),
-            Some(Live::Failed(failure)) => return Created::Unknown(describe_failure(&id, "read", failure)),
+            Some(Live::Failed(failure)) => {
+                return UnrecordedNamespaces::Unknown(describe_failure(&id, "read", failure));
+            }
             Some(Live::Present(object)) => {
                 let metadata = object.0.get("metadata").cloned().unwrap_or_default();
                 let found =
@@ -127,8 +130,8 @@ fn find_created(snapshot: &Snapshot, facts: &TenantFacts) -> Created {
         }
     }
     match reads.is_empty() {
-        true => Created::Known(created),
-        false => Created::ReadFirst(reads),
+        true => UnrecordedNamespaces::Known(created),
+        false => UnrecordedNamespaces::ReadFirst(reads),
     }
 }
 

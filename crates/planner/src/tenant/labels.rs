@@ -33,7 +33,7 @@ const RESERVED: [&str; 2] = [TENANT_LABEL, NAME_LABEL];
 /// The kind of a namespace.
 pub(super) const NAMESPACE: &str = "Namespace";
 
-/// The wanted labels and annotations of a namespace, besides the tenant's label.
+/// The labels and annotations that a Tenant sets on a namespace, besides the tenant's label.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct WantedMetadata {
     pub(super) labels: BTreeMap<String, String>,
@@ -260,7 +260,7 @@ impl WantedMetadata {
             )
     }
 
-    /// Adds the marks to an object's metadata.
+    /// Adds these labels and annotations to an object's metadata.
     pub(super) fn write(&self, metadata: &mut Map<String, Value>) {
         let labels = metadata.entry("labels").or_insert_with(|| json!({}));
         if let Some(labels) = labels.as_object_mut() {

@@ -57,7 +57,7 @@ const OWNER: &str = "Tenant";
 /// The interval before a refused write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The observed state for a plan.
+/// The input of a plan for a Tenant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
@@ -76,7 +76,7 @@ pub struct Snapshot {
     /// The random proof on namespaces that this process creates. No other client knows the proof before the creation ([`tenure_tenancy::record::is_intended`]).
     #[serde(default)]
     pub creation_proof: String,
-    /// True if a request has tested the policies in their current form.
+    /// True if a request has proved that the API server evaluates the policies in their current form.
     #[serde(default)]
     pub are_policies_in_force: bool,
     /// This attempt, and the answers to its steps.
@@ -91,7 +91,7 @@ impl Snapshot {
     #[must_use]
     pub fn is_overtaken(&self, tenant: &Tenant, tenancy: &Arc<TenancyFacts>) -> bool {
         let metadata = &tenant.metadata;
-        // Compares the facts as a whole only if they are not the same allocation, as they mostly are.
+        // The facts are usually the same allocation, and then need no comparison of their content.
         let is_tenancy_changed = !Arc::ptr_eq(&self.tenancy, tenancy) && self.tenancy != *tenancy;
         is_tenancy_changed
             || self.attempt.generation != metadata.generation
@@ -278,7 +278,7 @@ fn is_bound(snapshot: &Snapshot, wanted: &Wanted) -> bool {
     matches!(snapshot.live.get(&wanted.id), Some(Live::Present(_)))
 }
 
-/// Lists the namespaces without the Tenant's rules in force. Checks only if a binding has to be created.
+/// Lists the namespaces in which policies don't enforce the Tenant's rules yet. Returns an empty list if no RoleBinding has to be created.
 fn list_unjudged_by(snapshot: &Snapshot, taken: &TenantNamespaces, wanted: &[Wanted]) -> BTreeSet<String> {
     let is_new = |wanted: &&Wanted| bindings::gives_rights(&wanted.id) && !is_bound(snapshot, wanted);
     match wanted.iter().any(|wanted| is_new(&wanted)) {

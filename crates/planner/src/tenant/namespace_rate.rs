@@ -12,7 +12,7 @@ use tenure_admission_rules::ledger;
 
 use crate::outcome::add_duration;
 
-/// The namespaces that appeared lately.
+/// The recent new namespaces of a Tenant, for the rate limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NamespaceBurst {
@@ -25,7 +25,7 @@ pub struct NamespaceBurst {
 impl NamespaceBurst {
     const SPAN: Duration = ledger::KEPT;
 
-    /// Notes the namespaces that name the Tenant now.
+    /// Records the namespaces that name the Tenant now, and the time of new ones.
     pub(super) fn record_uids<'a>(&mut self, uids: impl Iterator<Item = &'a str>, now: Timestamp) {
         let current: BTreeSet<String> = uids.map(str::to_owned).collect();
         if let Some(known) = &self.known {

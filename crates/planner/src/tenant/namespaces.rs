@@ -27,7 +27,7 @@ use crate::plan::{Request, Withheld};
 /// has just recorded must not be removed for that.
 const UNNAMED: Duration = Duration::from_secs(30);
 
-/// A Tenant's namespaces.
+/// The namespaces of a Tenant, sorted by their state in the record.
 pub(super) struct TenantNamespaces {
     /// The home namespace's name, if the name is valid.
     pub(super) home: Option<NamespaceName>,
@@ -320,7 +320,7 @@ pub(super) fn mark_namespaces(
         let marks = labels::list_marks(snapshot, name.as_str());
         let wanted = make_namespace(snapshot, name.as_str(), &marks);
         match snapshot.live.get(&wanted.id) {
-            // A namespace that was made or taken in this attempt has them already.
+            // A namespace that this attempt created or took already has the labels and annotations.
             _ if snapshot.attempt.applied.contains_key(&wanted.id) => {
                 steps.extend(dependents.write(&wanted, problems));
             }

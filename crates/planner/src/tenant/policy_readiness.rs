@@ -1,7 +1,7 @@
-//! Namespaces in which owners get no rights yet, where policies keep the rules.
+//! Finds the namespaces in which admission policies don't enforce the Tenant's rules yet. Owners get no RoleBinding there until they do.
 //!
-//! A policy decides by the facts on the namespace. So a RoleBinding waits until policies are in force, the facts of its namespace are written, and the
-//! labels and annotations of the Tenant are on it. Existing bindings stay.
+//! A policy decides by the facts, which are annotations on the namespace. So a new RoleBinding waits until policies are in force, and until the namespace has its
+//! facts and the Tenant's labels and annotations. Existing RoleBindings stay.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::namespaces::TenantNamespaces;
 use super::{Snapshot, labels};
 use crate::answer::Live;
 
-/// Lists the Tenant's namespaces in which policies don't enforce its rules yet. Empty where there are no policies.
+/// Lists the Tenant's namespaces in which policies don't enforce its rules yet. Empty if the installation has no policies.
 pub(super) fn list_without_policies(snapshot: &Snapshot, taken: &TenantNamespaces) -> BTreeSet<String> {
     if !snapshot.tenancy.settings.has_policies {
         return BTreeSet::new();

@@ -19,7 +19,7 @@ use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 /// The maximum of bytes for names in a message about namespaces.
 pub(super) const LONGEST_LIST: usize = 512;
 
-/// Reasons of conditions in their normal state, for which there is no event.
+/// Reasons of conditions in their normal state. A change to one of them sends no event.
 const USUAL: [&str; 4] = [
     reason::RECORDED,
     reason::OWNERS_THERE,
@@ -27,7 +27,7 @@ const USUAL: [&str; 4] = [
     reason::ACCOUNT_NOT_LOOKED_AT,
 ];
 
-/// Returns `Cordoned` only if admission enforces it.
+/// Returns the word for `status.state`: `Cordoned` if the Tenant is cordoned and admission enforces that, otherwise `Active`.
 pub(super) fn name_state(snapshot: &Snapshot) -> &'static str {
     let is_cordoned = snapshot.tenant.spec.cordoned.unwrap_or_default();
     let settings = &snapshot.tenancy.settings;
@@ -37,8 +37,7 @@ pub(super) fn name_state(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-/// Lists the fields of a Tenant about objects in its namespaces, and about their metadata, that no admission enforces here. Policies can't see the owner of a
-/// namespace's Tenant.
+/// Lists the set fields of a Tenant that limit the objects or metadata of its namespaces, and that neither webhooks nor policies enforce in this installation.
 fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
     let (spec, settings) = (&snapshot.tenant.spec, &snapshot.tenancy.settings);
     let mut unbounded = spec.bounds.list_unknown();
@@ -58,7 +57,7 @@ fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
             ("forbiddenAnnotations", &options.forbidden_annotations),
         ];
         let set = fields.into_iter().filter(|(_, names)| names.is_some());
-        // A policy reads them from the facts on a namespace, and a new one has none.
+        // A policy reads these names from the facts on a namespace. A new namespace has no facts yet, so its creation is not checked.
         let unchecked = if settings.has_policies {
             " (of new namespaces)"
         } else {
@@ -69,7 +68,8 @@ fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
     unbounded
 }
 
-/// Lists the fields of which policies alone refuse every use, because they can't evaluate the Tenant's conditions.
+/// Lists the set fields of which policies refuse every use, because a policy can't evaluate the field's conditions. Webhooks can, so the list is empty if webhooks
+/// check writes.
 fn list_refused(snapshot: &Snapshot) -> Vec<String> {
     let (spec, settings) = (&snapshot.tenant.spec, &snapshot.tenancy.settings);
     if settings.is_guarded || !settings.has_policies {
@@ -80,12 +80,12 @@ fn list_refused(snapshot: &Snapshot) -> Vec<String> {
     set.map(|(name, _)| format!("spec.{name}")).collect()
 }
 
-/// Lists the fields that only admission enforces, if no admission checks writes.
+/// Lists the set fields `cordoned`, `forceTenantPrefix` and `preventDeletion` that have no effect, because no admission enforces them in this installation.
 fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
     let spec = &snapshot.tenant.spec;
     let settings = &snapshot.tenancy.settings;
     let (is_guarded, has_policies) = (settings.is_guarded, settings.has_policies);
-    // The last value is true if policies enforce the field, too.
+    // Each entry: the field's name, its value, and whether admission policies enforce the field where no webhook does.
     let fields = [
         ("cordoned", spec.cordoned, true),
         ("forceTenantPrefix", spec.force_tenant_prefix, false),
@@ -98,7 +98,8 @@ fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
     set.map(|(name, _, _)| name)
 }
 
-/// Sets the condition that confirms the record, and reports once which namespaces it took over.
+/// Sets the condition `NamespacesRecorded`: whether the Tenant's status records its namespaces. An event reports once which existing namespaces the Tenant took
+/// over.
 fn tell_record(
     snapshot: &Snapshot,
     now: Timestamp,
@@ -171,7 +172,7 @@ pub(super) fn set_condition_with_event(
     outcome::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
 }
 
-/// Ends a plan with the status and the time of the next look.
+/// Ends a plan with the Tenant's status and the time of the next plan.
 pub(super) fn end_attempt(
     snapshot: &Snapshot,
     facts: &TenantFacts,
@@ -264,7 +265,7 @@ pub(super) fn end_attempt(
         }
         if !unjudged.is_empty() {
             note.push_str(&format!(
-                "; owners get rights once policies keep the Tenant's rules in {}",
+                "; owners get their RoleBindings as soon as policies enforce the Tenant's rules in namespaces {}",
                 list(unjudged)
             ));
         }

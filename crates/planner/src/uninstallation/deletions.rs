@@ -8,7 +8,7 @@ use tenure_api::ObjectView;
 
 use super::{Action, KindChoice, ObservedObject, Snapshot, Step, name_object};
 
-/// The kinds that are deleted.
+/// The kinds whose CustomResourceDefinitions an uninstallation deletes, as group and kind.
 pub(super) struct DeletedKinds(BTreeSet<(String, String)>);
 
 impl DeletedKinds {

@@ -34,7 +34,7 @@ use tenure_api::text::count_of;
 
 use self::deletions::{DeletedKinds, list_deleted};
 pub use self::protection::BOUNDING_KINDS;
-use self::release::Release;
+use self::release::FieldRemoval;
 
 /// ClusterRoles of the installation that users and tenants hold. They are deleted with the kinds, not with the controllers.
 const HELD_BY_OTHERS: [&str; 9] = [
@@ -93,7 +93,7 @@ impl From<KindChoice> for RemovalChoice {
     }
 }
 
-/// An object as observed.
+/// An observed object, with its API path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObservedObject {
     /// The API path.
@@ -102,7 +102,7 @@ pub struct ObservedObject {
     pub object: Value,
 }
 
-/// The observed state.
+/// The input of a plan: the objects of the installation and of its kinds.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The Deployments of the controllers: the main one, and those of shards.
@@ -145,7 +145,7 @@ pub struct Snapshot {
     pub capsule: Option<String>,
 }
 
-/// One write.
+/// A write of an uninstallation, and its description for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The object's path.
@@ -181,29 +181,32 @@ pub struct Plan {
     pub stays: Vec<String>,
 }
 
-/// The reason why the plan does nothing.
+/// The fact that blocks an uninstallation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum Blocker {
     /// Another controller reconciles objects of a kind to delete.
     #[error("{0}: the kinds can't be deleted while their objects are reconciled")]
     Reconciled(String),
 }
 
-/// Returns the next steps.
+/// Plans the stages of the uninstallation, of which only the first one with steps runs now.
 ///
 /// # Errors
-/// [`Refusal`].
-pub fn plan(snapshot: &Snapshot, choice: impl Into<RemovalChoice>) -> Result<Plan, Refusal> {
+/// [`Blocker`].
+pub fn plan(snapshot: &Snapshot, choice: impl Into<RemovalChoice>) -> Result<Plan, Blocker> {
     let choice = choice.into();
     let kinds = choice.kinds;
     if let (KindChoice::All, Some(other)) = (kinds, snapshot.flux.as_ref().or(snapshot.capsule.as_ref())) {
-        return Err(Refusal::Reconciled(other.clone()));
+        return Err(Blocker::Reconciled(other.clone()));
     }
     let mut plan = Plan::default();
     let namespace = judge_namespace(snapshot, &mut plan);
     let going = DeletedKinds::from_snapshot(snapshot, kinds);
     (plan.headings, plan.stages) = [
-        ("take away the rights that restore the webhooks", open_the_way(snapshot)),
+        (
+            "take away the rights that restore the webhooks",
+            delete_webhook_restorers(snapshot),
+        ),
         ("delete the webhooks", delete_webhooks(snapshot)),
         (
             "stop the controllers",
@@ -270,7 +273,7 @@ fn find_installed<'a>(
 
 /// Deletes the right to restore the webhooks, and the rights of owners to create and apply namespaces, which are safe only while admission checks all
 /// writes.
-fn open_the_way(snapshot: &Snapshot) -> Vec<Step> {
+fn delete_webhook_restorers(snapshot: &Snapshot) -> Vec<Step> {
     let keeping = find_installed(snapshot, "ClusterRoleBinding", ADMISSION_ROLE);
     let making = [NAMESPACE_PROVISIONER_CLUSTER_ROLE, NAMESPACE_APPLIER_CLUSTER_ROLE]
         .into_iter()
@@ -311,6 +314,7 @@ enum NamespaceVerdict {
     Stays,
 }
 
+/// Decides whether the platform namespace is deleted. If it stays, reports the reason.
 fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
     let mut stays = Vec::new();
     for seen in &snapshot.inside {
@@ -349,8 +353,8 @@ fn plan_withdrawal(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
         return Vec::new();
     }
     let facts = snapshot.stated.iter().filter_map(|seen| {
-        let mut release = Release::new(&seen.object);
-        release.take_facts();
+        let mut release = FieldRemoval::new(&seen.object);
+        release.remove_facts();
         release.into_step(seen)
     });
     facts
@@ -369,12 +373,12 @@ fn plan_releases(
     let goes_with_namespace = |object: &Value| namespace == NamespaceVerdict::Goes && is_in_platform(object);
     for seen in &snapshot.reconciled {
         let goes = choice.kinds == KindChoice::All || goes_with_namespace(&seen.object);
-        let mut release = Release::new(&seen.object);
+        let mut release = FieldRemoval::new(&seen.object);
         // If Flux runs, it removes its own finalizer.
         if snapshot.flux.is_none() {
-            release.take_finalizer();
+            release.remove_flux_finalizer();
         }
-        release.take_owners(going);
+        release.remove_owners(going);
         if goes && ObjectView::new(&seen.object).read_text("/kind") == "Kustomization" {
             release.suspend_object();
         }
@@ -382,13 +386,13 @@ fn plan_releases(
     }
     // Without a controller that removes the finalizer, these objects could not be deleted, not even with their kind.
     for seen in snapshot.tenants.iter().chain(&snapshot.access) {
-        let mut release = Release::new(&seen.object);
+        let mut release = FieldRemoval::new(&seen.object);
         release.remove_own_finalizer();
         steps.extend(release.into_step(seen));
     }
     // With this finalizer, the namespaces of the bindings could never be deleted.
     for seen in &snapshot.role_bindings {
-        let mut release = Release::new(&seen.object);
+        let mut release = FieldRemoval::new(&seen.object);
         release.remove_lane_finalizer();
         steps.extend(release.into_step(seen));
     }
@@ -397,8 +401,8 @@ fn plan_releases(
         if going.has(&seen.object) || goes_with_namespace(&seen.object) || reconciled.contains(seen.path.as_str()) {
             continue;
         }
-        let mut release = Release::new(&seen.object);
-        release.take_owners(going);
+        let mut release = FieldRemoval::new(&seen.object);
+        release.remove_owners(going);
         steps.extend(release.into_step(seen));
     }
     steps
@@ -421,7 +425,7 @@ fn delete_bindings(snapshot: &Snapshot) -> Vec<Step> {
         .collect()
 }
 
-/// Deletes the policies that bounded those rights.
+/// Deletes the policies that limited the rights of Tenure's accounts, after these rights are deleted.
 fn delete_policies(snapshot: &Snapshot, choice: RemovalChoice) -> Vec<Step> {
     let installed = snapshot.installed.iter().rev();
     let policies = installed.filter(|seen| {
@@ -455,6 +459,7 @@ fn is_ours(object: &Value) -> bool {
     ObjectView::new(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
+/// Deletes the CustomResourceDefinitions of the chosen kinds, and lists the other kinds as remaining.
 fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<Step> {
     let mut steps = Vec::new();
     for seen in &snapshot.installed {
@@ -480,6 +485,7 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
     steps
 }
 
+/// Deletes the platform namespace, unless it stays.
 fn delete_namespace(snapshot: &Snapshot, verdict: NamespaceVerdict) -> Vec<Step> {
     let namespaces = snapshot
         .installed

@@ -8,15 +8,15 @@ use tenure_api::metadata::{FLUX_FINALIZER, LANE_FINALIZER, TENURE_FINALIZER, WEB
 use super::deletions::DeletedKinds;
 use super::{Action, ObservedObject, Step, name_object};
 
-/// The fields that are removed from an object, in one patch, so that no reader sees a part of it.
-pub(super) struct Release<'a> {
+/// The removal of fields from one object, collected for a single patch, so that no reader sees only a part of it.
+pub(super) struct FieldRemoval<'a> {
     object: &'a Value,
     metadata: serde_json::Map<String, Value>,
     suspended: bool,
     says: Vec<&'static str>,
 }
 
-impl<'a> Release<'a> {
+impl<'a> FieldRemoval<'a> {
     pub(super) fn new(object: &'a Value) -> Self {
         Self {
             object,
@@ -26,7 +26,8 @@ impl<'a> Release<'a> {
         }
     }
 
-    fn take_off(&mut self, field: &str, says: &'static str, goes: impl Fn(&Value) -> bool) {
+    /// Removes the entries of a metadata list for which `goes` returns true. `says`: the description of the removal.
+    fn remove_entries(&mut self, field: &str, says: &'static str, goes: impl Fn(&Value) -> bool) {
         let entries = self
             .object
             .pointer("/metadata")
@@ -39,31 +40,32 @@ impl<'a> Release<'a> {
         }
     }
 
-    pub(super) fn take_finalizer(&mut self) {
-        self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
+    /// Removes Flux's finalizer, which Tenure's controllers share.
+    pub(super) fn remove_flux_finalizer(&mut self) {
+        self.remove_entries("finalizers", "without the controllers' finalizer", |finalizer| {
             finalizer.as_str() == Some(FLUX_FINALIZER)
         });
     }
 
     pub(super) fn remove_own_finalizer(&mut self) {
-        self.take_off("finalizers", "without the controllers' finalizer", |finalizer| {
+        self.remove_entries("finalizers", "without the controllers' finalizer", |finalizer| {
             finalizer.as_str() == Some(TENURE_FINALIZER)
         });
     }
 
     pub(super) fn remove_lane_finalizer(&mut self) {
-        self.take_off("finalizers", "without its lane's finalizer", |finalizer| {
+        self.remove_entries("finalizers", "without its lane's finalizer", |finalizer| {
             finalizer.as_str() == Some(LANE_FINALIZER)
         });
     }
 
     /// Removes the owner references to deleted kinds: the garbage collector would delete the object with its owner.
-    pub(super) fn take_owners(&mut self, going: &DeletedKinds) {
-        self.take_off("ownerReferences", "without its owner", |owner| going.has_owner(owner));
+    pub(super) fn remove_owners(&mut self, going: &DeletedKinds) {
+        self.remove_entries("ownerReferences", "without its owner", |owner| going.has_owner(owner));
     }
 
     /// Removes the controllers' facts on a namespace, for policies and for the selectors of webhooks.
-    pub(super) fn take_facts(&mut self) {
+    pub(super) fn remove_facts(&mut self) {
         let is_fact = |key: &str| key.starts_with(FACTS_PREFIX);
         let is_mark = |key: &str| WEBHOOK_LABELS.contains(&key);
         let facts = self.list_keys("/metadata/annotations", is_fact);
@@ -92,6 +94,7 @@ impl<'a> Release<'a> {
         }
     }
 
+    /// Returns the patch with all removals. Returns nothing if there is nothing to remove.
     pub(super) fn into_step(mut self, seen: &ObservedObject) -> Option<Step> {
         if self.says.is_empty() {
             return None;

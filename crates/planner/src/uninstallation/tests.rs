@@ -203,7 +203,7 @@ fn deletion_takes_no_other_objects_along() {
 fn objects_reconciled_by_others_stay() {
     let mut snapshot = make_snapshot();
     snapshot.flux = Some("kustomize-controller in flux-system".to_owned());
-    assert!(matches!(plan(&snapshot, KindChoice::All), Err(Refusal::Reconciled(_))));
+    assert!(matches!(plan(&snapshot, KindChoice::All), Err(Blocker::Reconciled(_))));
     snapshot.inside = vec![make_observed(make_kustomization(PLATFORM_NAMESPACE, "platform"))];
     let plan = plan(&snapshot, KindChoice::Own).unwrap();
     assert_eq!(
@@ -233,7 +233,7 @@ fn objects_reconciled_by_others_stay() {
 fn capsule_keeps_its_kind_and_nothing_else() {
     let mut snapshot = make_snapshot();
     snapshot.capsule = Some("capsule-controller-manager in capsule-system".to_owned());
-    assert!(matches!(plan(&snapshot, KindChoice::All), Err(Refusal::Reconciled(_))));
+    assert!(matches!(plan(&snapshot, KindChoice::All), Err(Blocker::Reconciled(_))));
     let without = plan(&make_snapshot(), KindChoice::Own).unwrap();
     assert_eq!(plan(&snapshot, KindChoice::Own).unwrap(), without);
 }

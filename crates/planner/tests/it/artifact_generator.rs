@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{ArtifactGenerator, ObjectId};
-use tenure_planner::artifact_generator::{FoundSource, Plan, Snapshot, SourceState, Step, find_circle, plan};
+use tenure_planner::artifact_generator::{FoundSource, Plan, Snapshot, SourceState, Step, find_generator_cycle, plan};
 use tenure_planner::dependents::Attempt;
 use tenure_planner::{Live, Next, Object, Request};
 use tenure_remote_requests::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
@@ -315,10 +315,10 @@ fn foreign_source_and_generator_cycles_are_refused() {
         }
     };
     assert_eq!(
-        find_circle(&generator, feeds(&[("blue/gen", "blue/a"), ("blue/a", "blue/b")])),
+        find_generator_cycle(&generator, feeds(&[("blue/gen", "blue/a"), ("blue/a", "blue/b")])),
         None
     );
-    let cycle = find_circle(&generator, feeds(&[("blue/gen", "blue/a"), ("blue/a", "blue/gen")])).unwrap();
+    let cycle = find_generator_cycle(&generator, feeds(&[("blue/gen", "blue/a"), ("blue/a", "blue/gen")])).unwrap();
     let mut circular = make_snapshot(make_spec());
     circular.cycle = Some(cycle);
     let plan = plan_now(&mut circular);
@@ -330,7 +330,7 @@ fn foreign_source_and_generator_cycles_are_refused() {
         plan.memory.recipes.unwrap().problem.is_some(),
         "nothing is made meanwhile"
     );
-    assert!(find_circle(&generator, feeds(&[("blue/gen", "blue/gen")])).is_some());
+    assert!(find_generator_cycle(&generator, feeds(&[("blue/gen", "blue/gen")])).is_some());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_planner::answer::{DeleteAnswer, Failure, Reason};
 use tenure_planner::surface::deploy_key::{
-    Answer, Pair, SecretFacts, Step, Work, apply_answer, begin_attempt, is_ours, list_due, name_key,
+    Answer, KeyPairFacts, SecretFacts, Step, Work, apply_answer, begin_attempt, is_ours, list_due, name_key,
 };
 use tenure_planner::surface::{Attempt, Plan, Snapshot, plan};
 use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
@@ -55,13 +55,13 @@ pub(crate) struct World {
 #[derive(Clone)]
 struct Held {
     is_foreign: bool,
-    pair: Result<Pair, String>,
+    pair: Result<KeyPairFacts, String>,
     hosts: String,
     is_labelled: bool,
 }
 
-fn make_pair(number: u32) -> Pair {
-    Pair {
+fn make_pair(number: u32) -> KeyPairFacts {
+    KeyPairFacts {
         public_key: format!("ssh-ed25519 AAAA{number}"),
         fingerprint: format!("SHA256:{number}"),
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_api::ExternalArtifact;
 use tenure_planner::Next;
 use tenure_planner::artifact_generator::StoredRecipes;
-use tenure_planner::external_artifact::{self, Beside, FetchRequest, Written, find_maker};
+use tenure_planner::external_artifact::{self, ArtifactMaker, FetchRequest, StatusArtifact, find_maker};
 use tenure_planner::source::Fetched;
 use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
 use tenure_tenancy::ExternalGrant;
@@ -26,7 +26,7 @@ fn make_artifact(source_ref: Value) -> ExternalArtifact {
     .unwrap()
 }
 
-fn make_artifact_snapshot(artifact: &ExternalArtifact, beside: Beside) -> external_artifact::Snapshot {
+fn make_artifact_snapshot(artifact: &ExternalArtifact, beside: ArtifactMaker) -> external_artifact::Snapshot {
     serde_json::from_value(json!({
         "repository": artifact, "placement": make_placement(), "beside": beside,
         "attempt": external_artifact::Attempt::new(start(), artifact),
@@ -144,7 +144,7 @@ fn artifact_of_unpermitted_maker_is_refused() {
             parse_grants(&["red/*=http://127.0.0.1/", "blue/other=http://127.0.0.1/"]),
         ] {
             let beside = find_maker(&forged, &grants, |_| true, |_| Some(Box::new(StoredRecipes::default())));
-            assert_eq!(beside, Beside::Elsewhere(Written::NotAllowed));
+            assert_eq!(beside, ArtifactMaker::Elsewhere(StatusArtifact::NotAllowed));
             let plan = external_artifact::plan(&make_artifact_snapshot(&forged, beside), start());
             assert!(plan.steps.is_empty() && plan.status.is_none(), "{plan}");
             assert!(plan.to_string().contains("no administrator has named it"), "{plan}");

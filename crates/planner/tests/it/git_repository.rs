@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_planner::git_repository::{
-    Attempt, Beside, FetchFailure, FetchReason, Fetched, IncludedRepository, Memory, Plan, Provider, Snapshot, Step,
-    find_included, plan,
+    Attempt, FetchFailure, FetchReason, Fetched, IncludedRepositories, IncludedRepository, Memory, Plan, Provider,
+    Snapshot, Step, find_included, plan,
 };
 use tenure_planner::{Next, invariants};
 use tenure_remote_requests::artifact::{ArtifactFacts, IncludedArtifact, StoredArtifact};
@@ -35,7 +35,7 @@ pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
         placement: tenancy.find_placement("blue"),
         stored: None,
         attempt: Attempt::new(start(), &repository),
-        beside: Beside::default(),
+        beside: IncludedRepositories::default(),
         memory: Memory::default(),
         advertised: None,
         least_interval: Duration::ZERO,
@@ -410,8 +410,9 @@ fn missing_include_is_reported_and_change_causes_fetch() {
 
     // Another digest is due at once, also while the last attempt failed; the same one is not.
     let beside = snapshot.beside.clone();
-    let is_overtaken =
-        |snapshot: &Snapshot, beside: &Beside| snapshot.is_overtaken(&snapshot.repository, &snapshot.placement, beside);
+    let is_overtaken = |snapshot: &Snapshot, beside: &IncludedRepositories| {
+        snapshot.is_overtaken(&snapshot.repository, &snapshot.placement, beside)
+    };
     assert!(!is_overtaken(&snapshot, &beside));
     snapshot.memory.failures = 5;
     snapshot.memory.failed_generation = Some(1);
@@ -425,12 +426,12 @@ fn missing_include_is_reported_and_change_causes_fetch() {
     carry_over(&mut snapshot, &again, start());
 
     // A repository that disappears during the fetch doesn't invalidate the answer.
-    snapshot.beside = Beside::default();
+    snapshot.beside = IncludedRepositories::default();
     snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
         revision: "master@sha1:1".to_owned(),
     }));
     assert_eq!(plan_at(&snapshot, start()).status, None);
-    assert!(is_overtaken(&snapshot, &Beside::default()));
+    assert!(is_overtaken(&snapshot, &IncludedRepositories::default()));
 }
 
 #[test]

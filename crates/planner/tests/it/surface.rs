@@ -469,12 +469,12 @@ fn protection_of_a_charts_fields_is_tried_and_reported() {
     let review = json!({ "status": { "resourceRules": [
         rule(&["get", "patch"], &["cozystack.b", "cozystack.cozystack-platform"]), rule(&["get"], &["cozystack.a"])
     ] } });
-    let named: Vec<String> = ownership::list_named(&review).into_iter().collect();
+    let named: Vec<String> = ownership::list_package_candidates(&review).into_iter().collect();
     assert_eq!(named, ["cozystack.b"], "the one that is free proves nothing");
     let many: Vec<String> = (0..1000).map(|number| format!("cozystack.{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     let review = json!({ "status": { "resourceRules": [rule(&["*"], &many)] } });
-    assert_eq!(ownership::list_named(&review).len(), 32);
+    assert_eq!(ownership::list_package_candidates(&review).len(), 32);
 }
 
 /// A named Secret stays; a source without one gets the Secret of its approved project.

@@ -359,8 +359,8 @@ fn fields_for_admission_are_unenforced_only_without_admission() {
         find_unenforced(&spec, (false, true)),
         format!(
             "{kept}, spec.serviceOptions.additionalMetadata, spec.namespaceOptions.forbiddenLabels (of new namespaces); refused, since no policy can \
-             decide what these would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope; owners get rights once \
-             policies keep the Tenant's rules in blue"
+             decide what these would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope; owners get their \
+             RoleBindings as soon as policies enforce the Tenant's rules in namespaces blue"
         )
     );
     assert_eq!(
@@ -478,7 +478,7 @@ fn owners_are_bound_once_policies_know_the_namespace() {
         assert_eq!(is_bound, bound, "{annotations}: {steps:?}");
         let is_early = steps.iter().any(|step| step.contains("RoleBinding/blue/tenure:gitops"));
         assert_eq!(is_early, bound, "{steps:?}");
-        let waits = "owners get rights once policies keep the Tenant's rules in blue";
+        let waits = "owners get their RoleBindings as soon as policies enforce the Tenant's rules in namespaces blue";
         assert_eq!(plan.to_string().contains(waits), !bound, "{plan}");
     };
     let facts = |snapshot: &Snapshot| {

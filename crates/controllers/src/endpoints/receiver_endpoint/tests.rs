@@ -160,7 +160,7 @@ async fn bodies_take_their_own_tenants_room() {
 
 #[test]
 fn full_rate_buckets_are_dropped() {
-    let mut buckets: HashMap<usize, Bucket> = (0..FEW).map(|number| (number, Bucket::default())).collect();
+    let mut buckets: HashMap<usize, TokenBucket> = (0..FEW).map(|number| (number, TokenBucket::default())).collect();
     buckets.shrink_to_fit();
     for number in 0..10 * FEW {
         drop_full(&mut buckets, Duration::ZERO);

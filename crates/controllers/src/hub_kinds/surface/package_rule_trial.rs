@@ -4,7 +4,9 @@ use serde_json::json;
 use tenure_api::ObjectView;
 use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use tenure_cluster::{ApplyOptions, Client, ClusterError, Resource};
-use tenure_planner::surface::ownership::{TrialAnswer, choose_package, list_named, write_question, write_trial};
+use tenure_planner::surface::ownership::{
+    TrialAnswer, choose_package, list_package_candidates, write_question, write_trial,
+};
 use tenure_tenancy::ServiceAccount;
 
 use crate::hub::Hub;
@@ -64,7 +66,7 @@ async fn find_named(client: &Client, packages: &Resource, namespace: &str) -> Re
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace }
     });
     let review = client.create(&review, KUSTOMIZE_CONTROLLER).await?.object;
-    for name in list_named(&review) {
+    for name in list_package_candidates(&review) {
         match client.find(packages, "", &name).await {
             Ok(None) => continue,
             Ok(Some(_)) | Err(ClusterError::Forbidden { .. }) => {}

@@ -12,7 +12,7 @@ use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::plan::Watched;
 use tenure_planner::surface::Snapshot;
 use tenure_planner::surface::deploy_key::{
-    Answer, Pair, SecretFacts, Step, Work, apply_answer, is_labelled, is_ours, list_due,
+    Answer, KeyPairFacts, SecretFacts, Step, Work, apply_answer, is_labelled, is_ours, list_due,
 };
 use tenure_planner::{Failure, Live, WriteAnswer};
 use tenure_sources::{DeployKey, read_pair};
@@ -135,7 +135,7 @@ fn describe_secret(secret: &Value, key: SourceKeyName<'_>) -> SecretFacts {
         resource_version: view.read_text("/metadata/resourceVersion").to_owned(),
         is_going: view.is_being_deleted(),
         pair: pair
-            .map(|public| Pair {
+            .map(|public| KeyPairFacts {
                 public_key: public.line,
                 fingerprint: public.fingerprint,
             })

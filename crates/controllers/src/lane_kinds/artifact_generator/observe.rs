@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tenure_api::metadata::GENERATOR_LABEL;
 use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
-use tenure_planner::artifact_generator::{FoundSource, SourceState, find_circle, list_visible};
+use tenure_planner::artifact_generator::{FoundSource, SourceState, find_generator_cycle, list_visible};
 use tenure_planner::external_artifact::find_generator;
 use tenure_planner::kustomization::SourceFacts;
 use tenure_planner::{Live, Object};
@@ -116,7 +116,7 @@ pub(super) fn observe_circle(lookup: ReferenceLookup<'_>, generator: &ArtifactGe
         });
         Some(makers.collect())
     };
-    find_circle(generator, feeds)
+    find_generator_cycle(generator, feeds)
 }
 
 /// Returns the objects with the generator's label.

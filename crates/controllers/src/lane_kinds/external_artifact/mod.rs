@@ -8,7 +8,7 @@ use tenure_api::metadata::SOURCE_WATCHER;
 use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectMeta};
 use tenure_cluster::ServiceAccount;
 use tenure_planner::Event;
-use tenure_planner::external_artifact::{Beside, DownloadRequest, FetchRequest, find_generator, find_maker};
+use tenure_planner::external_artifact::{ArtifactMaker, DownloadRequest, FetchRequest, find_generator, find_maker};
 use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::{DownloadError, SourceKey, download};
 
@@ -97,7 +97,7 @@ async fn perform_download(
 }
 
 impl Fetching for ExternalArtifact {
-    fn observe_beside(shard: &Shard, artifact: &Self) -> Beside {
+    fn observe_beside(shard: &Shard, artifact: &Self) -> ArtifactMaker {
         let exists = |name: &str| {
             shard
                 .caches

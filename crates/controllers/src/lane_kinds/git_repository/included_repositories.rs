@@ -1,16 +1,16 @@
 //! The repositories that a repository includes, as the cache and the store have them: only of its own namespace.
 
 use tenure_api::GitRepository;
-use tenure_planner::git_repository::{Beside, find_included};
+use tenure_planner::git_repository::{IncludedRepositories, find_included};
 
 use crate::artifacts::storage::make_source_key;
 use crate::lane::Shard;
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// Returns the facts about the repositories that `repository` includes.
-pub(super) fn observe_beside(shard: &Shard, repository: &GitRepository) -> Beside {
+pub(super) fn observe_beside(shard: &Shard, repository: &GitRepository) -> IncludedRepositories {
     if repository.spec.include.is_empty() {
-        return Beside::default();
+        return IncludedRepositories::default();
     }
     let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
     let get = |name: &str| shard.caches.get::<GitRepository>().get(namespace, name);

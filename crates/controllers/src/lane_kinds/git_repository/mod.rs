@@ -9,7 +9,7 @@ use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
 use tenure_api::{GitRepository, ObjectMeta};
 use tenure_cluster::ServiceAccount;
 use tenure_planner::Event;
-use tenure_planner::git_repository::{Beside, FetchRequest};
+use tenure_planner::git_repository::{FetchRequest, IncludedRepositories};
 use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
@@ -79,7 +79,7 @@ impl Reconciled for GitRepository {
 }
 
 impl Fetching for GitRepository {
-    fn observe_beside(shard: &Shard, repository: &Self) -> Beside {
+    fn observe_beside(shard: &Shard, repository: &Self) -> IncludedRepositories {
         included_repositories::observe_beside(shard, repository)
     }
 

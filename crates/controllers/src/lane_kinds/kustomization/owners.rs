@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::Live;
 use tenure_planner::kustomization::{
-    ObjectTurnover, OtherOwner, find_applied_revision, find_place, is_idle, name_source,
+    ObjectTurnover, OtherOwner, find_applied_revision, find_other_cluster, is_idle, name_source,
 };
 use tenure_tenancy::{Placement, owner};
 
@@ -76,7 +76,7 @@ pub(crate) async fn answer_owner(
         return None;
     }
     let kustomization = shard.caches.get::<Kustomization>().get(&key.namespace, name)?;
-    if find_place(&kustomization).as_deref() != cluster {
+    if find_other_cluster(&kustomization).as_deref() != cluster {
         return None;
     }
     let turnover = shard.turnover_reports.find_report(&key);

@@ -510,7 +510,7 @@ impl Reconciler for KustomizationReconciler {
                 continue;
             };
             match self.observed.get(id) {
-                None if snapshot.counts_unseen(id) => return true,
+                None if snapshot.was_read_by_failed_attempt(id) => return true,
                 Some(before) if !before.is_same(&now) => compared.push((id, before, now)),
                 _ => {}
             }

@@ -22,8 +22,8 @@ pub(crate) trait Fetching:
     Reconciled<Home = Shard> + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync, Beside: Send + Sync>
 {
     /// Returns the facts about other objects that the source needs.
-    fn observe_beside(_shard: &Shard, _source: &Self) -> Self::Beside {
-        Self::Beside::default()
+    fn observe_beside(_shard: &Shard, _source: &Self) -> Self::RelatedObjects {
+        Self::RelatedObjects::default()
     }
 
     /// Executes the fetch that a plan requests. A failure is an answer too: the next plan writes it into the status.

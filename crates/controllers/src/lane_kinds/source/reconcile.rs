@@ -59,7 +59,7 @@ impl<S: Fetching> SourceReconciler<S> {
             repository: repository.clone(),
             placement: placement.clone(),
             stored: None,
-            beside: S::Beside::default(),
+            beside: S::RelatedObjects::default(),
             attempt: Attempt::new(Timestamp::now(), repository),
             memory: Memory::default(),
             advertised: self.shard.context.advertised.clone(),

@@ -1,4 +1,4 @@
-//! Deploy keys for a Surface's sources: the steps so that each source has a key, the source's account may read it, and no foreign Secret is taken for it.
+//! Plans the deploy keys of a Surface's sources: each source gets a Secret with a key, only the source's account may read the Secret, and no foreign Secret is used.
 //!
 //! The account that writes credentials does one step at a time, and one source after the other: look, make, grant read access. It never overwrites a Secret that isn't
 //! this Surface's. It stops using a key after another one was put in its place. It makes a second key only after the status reports that the first is gone. Plans know
@@ -40,13 +40,13 @@ const STEPS: u32 = 8;
 /// The steps of these that may wait for an API server that doesn't know yet the objects it has just stored.
 const CATCHING_UP: u32 = 6;
 
-/// The known facts about the key of one source.
+/// The known facts about the deploy key of one source: its Secret, Role and RoleBinding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyFacts {
-    /// The time of the look.
+    /// The time of the last read.
     pub at: Timestamp,
-    /// The input of the look: once a part of it changes, the key is looked at again.
+    /// The input of the last read. After a change of it, the key is read again.
     pub asked: String,
     /// The Secret.
     pub secret: SecretFacts,
@@ -54,15 +54,15 @@ pub struct KeyFacts {
     pub role: Live,
     /// The RoleBinding of that Role.
     pub binding: Live,
-    /// The part that could not be written, and the failure.
+    /// The last step that failed, and the failure.
     #[serde(default)]
     pub refused: Option<(String, Failure)>,
-    /// The number of steps since the look.
+    /// The number of steps since the last read.
     #[serde(default)]
     pub steps: u32,
 }
 
-/// The known facts about the Secret.
+/// The known facts about the Secret of a deploy key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SecretFacts {
@@ -76,10 +76,10 @@ pub enum SecretFacts {
         uid: String,
         /// The resourceVersion of the Secret.
         resource_version: String,
-        /// Whether it is being deleted.
+        /// Whether the Secret is being deleted.
         is_going: bool,
         /// The key pair in the Secret, or the problem with it.
-        pair: Result<Pair, String>,
+        pair: Result<KeyPairFacts, String>,
         /// The host keys in the Secret, if they are text.
         known_hosts: Option<String>,
         /// Whether the Secret has every label of a key.
@@ -89,10 +89,10 @@ pub enum SecretFacts {
     Failed(Failure),
 }
 
-/// The public facts about a key pair.
+/// The public half of a deploy key, and its fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Pair {
+pub struct KeyPairFacts {
     /// The public half, as one line.
     pub public_key: String,
     /// The fingerprint of the public half.
@@ -110,7 +110,7 @@ pub struct Step {
     pub work: Work,
 }
 
-/// The work of a step.
+/// The requests of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Read the Secret, the Role and the RoleBinding. Answer: [`Answer::Looked`].
@@ -121,7 +121,7 @@ pub enum Work {
         role: Watched,
         /// The RoleBinding.
         binding: Watched,
-        /// The input of this look, which is stored with the answer.
+        /// The input of this read, which is stored with the answer.
         asked: String,
     },
     /// Make a pair, put it into this Secret, and create the Secret. An existing Secret is never overwritten. Answer: [`Answer::Secret`].
@@ -142,7 +142,7 @@ pub enum Work {
     Request(Request),
 }
 
-/// The result of a step.
+/// The answer to a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     /// The observed Secret, Role and RoleBinding.
@@ -155,20 +155,20 @@ pub enum Answer {
     Deleted(DeleteAnswer),
 }
 
-/// A source that has or wants a key.
-struct Case<'a> {
+/// A source of a Surface that wants a deploy key, or had one.
+struct SourceKey<'a> {
     snapshot: &'a Snapshot,
     source: &'a str,
-    /// The source, as long as it wants a key.
+    /// The source in the spec, if it wants a key.
     wanting: Option<&'a SurfaceSource>,
 }
 
-/// Lists the sources that want a key, and those that had one and want none any more.
-fn list_cases(snapshot: &Snapshot) -> Vec<Case<'_>> {
+/// Lists the sources that want a key, and the sources that had one and no longer want it.
+fn list_cases(snapshot: &Snapshot) -> Vec<SourceKey<'_>> {
     let spec = &snapshot.surface.spec;
     let wanting = spec.sources.iter().filter(|source| source.deploy_key.is_some());
-    let mut cases: Vec<Case<'_>> = wanting
-        .map(|source| Case {
+    let mut cases: Vec<SourceKey<'_>> = wanting
+        .map(|source| SourceKey {
             snapshot,
             source: &source.name,
             wanting: Some(source),
@@ -177,7 +177,7 @@ fn list_cases(snapshot: &Snapshot) -> Vec<Case<'_>> {
     let had = snapshot.surface.status.iter().flat_map(|status| &status.deploy_keys);
     for had in had {
         if !cases.iter().any(|case| case.source == had.source) {
-            cases.push(Case {
+            cases.push(SourceKey {
                 snapshot,
                 source: &had.source,
                 wanting: None,
@@ -199,7 +199,7 @@ pub fn list_due(snapshot: &Snapshot, now: Timestamp) -> Vec<Step> {
     let Ok(writer) = identity::decide_for_credentials(&snapshot.placement, namespace) else {
         return Vec::new();
     };
-    let step = |case: &Case<'_>| {
+    let step = |case: &SourceKey<'_>| {
         Some(Step {
             source: case.source.to_owned(),
             writer: writer.clone(),
@@ -214,7 +214,7 @@ pub(super) fn find_next_time(snapshot: &Snapshot, now: Timestamp) -> Option<Time
     if snapshot.surface.spec.suspend {
         return None;
     }
-    let due = |case: &Case<'_>| match case.find_facts() {
+    let due = |case: &SourceKey<'_>| match case.find_facts() {
         Some(_) if case.is_gone_unreported() => add_duration(now, REPORT_DELAY),
         Some(facts) => add_duration(facts.at, facts.find_pause()),
         None => add_duration(now, RETRY),
@@ -245,7 +245,7 @@ pub fn apply_answer(facts: &mut BTreeMap<String, KeyFacts>, step: &Step, answer:
     let what = step.work.describe();
     match (answer, &step.work) {
         (Answer::Secret(Ok(secret)), _) => known.secret = secret,
-        // Another client was first: the next look shows the owner.
+        // Another client created a Secret of this name first. The next read shows its owner.
         (Answer::Secret(Err(failure)), _) if matches!(failure.reason, Reason::AlreadyExists | Reason::Conflict) => {
             known.asked.clear();
         }
@@ -278,7 +278,7 @@ pub fn apply_answer(facts: &mut BTreeMap<String, KeyFacts>, step: &Step, answer:
             known.at = now;
             known.refused = Some((what, failure));
         }
-        // The answer doesn't match the request.
+        // An answer of another kind than the request says nothing, so the objects are read again.
         _ => known.asked.clear(),
     }
 }
@@ -293,6 +293,7 @@ pub fn begin_attempt(snapshot: &mut Snapshot) {
 }
 
 impl KeyFacts {
+    /// Returns the time until the next read: longer for a usable key whose last step succeeded.
     fn find_pause(&self) -> Duration {
         let is_good = matches!(
             &self.secret,
@@ -310,7 +311,7 @@ impl KeyFacts {
     }
 
     /// Returns the usable pair, as long as the Secret is this Surface's and no other pair was put in its place.
-    fn find_pair(&self) -> Option<&Pair> {
+    fn find_pair(&self) -> Option<&KeyPairFacts> {
         match &self.secret {
             SecretFacts::Ours {
                 pair: Ok(pair),
@@ -322,7 +323,7 @@ impl KeyFacts {
     }
 }
 
-impl Case<'_> {
+impl SourceKey<'_> {
     fn find_facts(&self) -> Option<&KeyFacts> {
         self.snapshot.keys.get(self.source)
     }
@@ -339,7 +340,7 @@ impl Case<'_> {
         is_gone && self.find_record().is_some()
     }
 
-    /// Writes the input of the look. The state of the source is a part of it: a source that can't fetch any more may have lost its key.
+    /// Writes the input of a read. It contains the state of the source, since a source that can no longer fetch may have lost its key.
     fn write_asked(&self) -> String {
         let metadata = &self.snapshot.surface.metadata;
         let surface = metadata.name.as_deref().unwrap_or_default();
@@ -360,12 +361,13 @@ impl Case<'_> {
         )
     }
 
-    /// Finds the account that fetches the source, and so reads the Secret.
+    /// Returns the ServiceAccount that reads the Secret to fetch the source.
     fn find_reader(&self) -> Result<ServiceAccount, Denial> {
         let namespace = self.snapshot.surface.metadata.namespace.as_deref().unwrap_or_default();
         identity::decide_for_source(&self.snapshot.placement, namespace)
     }
 
+    /// Returns the next step for the key that is due now, if there is one.
     fn find_next(&self, now: Timestamp) -> Option<Work> {
         let look_at_secret = || {
             let target = |sort| objects::make_target(&self.snapshot.surface, self.source, sort);
@@ -430,6 +432,7 @@ impl Case<'_> {
             .find_map(|(live, wanted)| self.find_write(live, &wanted))
     }
 
+    /// Returns the write of a Role or RoleBinding, if it is missing or differs.
     fn find_write(&self, live: &Live, wanted: &Wanted) -> Option<Work> {
         match live {
             Live::Absent | Live::Unserved => {}
@@ -442,7 +445,7 @@ impl Case<'_> {
         Some(Work::Request(wanted.apply("Surface")))
     }
 
-    /// Finds the next remaining object of a key that is not wanted any more.
+    /// Returns the deletion of the next remaining object, if the source no longer wants a key.
     fn find_left(&self, facts: &KeyFacts) -> Option<Work> {
         let surface = &self.snapshot.surface;
         if let SecretFacts::Ours {
@@ -479,7 +482,7 @@ impl Case<'_> {
 }
 
 impl Work {
-    /// Describes the work, for people.
+    /// Describes the work for messages.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

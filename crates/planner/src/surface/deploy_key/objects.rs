@@ -17,7 +17,7 @@ use super::Work;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// One of the three kinds of objects.
+/// The kind of one of a deploy key's three objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectType {
     Secret,
@@ -172,7 +172,7 @@ pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface, sou
     }
 }
 
-/// Writes the end of one of the three.
+/// Returns the deletion of one of the three objects.
 pub(super) fn write_end(surface: &Surface, source: &str, sort: ObjectType, uid: &str) -> Work {
     Work::Request(Request::Delete(Delete {
         target: make_target(surface, source, sort),

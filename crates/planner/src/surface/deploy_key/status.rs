@@ -5,7 +5,7 @@ use tenure_api::metadata::{PLATFORM_NAMESPACE, SECRET_WRITER};
 use tenure_api::surface::SurfaceDeployKeyStatus;
 
 use super::objects::{judge_access, name_key, write_access};
-use super::{Case, Pair, STEPS, SecretFacts, Snapshot, Step, list_cases};
+use super::{KeyPairFacts, STEPS, SecretFacts, Snapshot, SourceKey, Step, list_cases};
 use crate::answer::{Failure, Live};
 use crate::dependents::{self, Verdict, Wanted};
 use crate::plan::{Event, EventKind, EventPlace};
@@ -15,25 +15,25 @@ use crate::refusal::Reason;
 const MADE: &str = "DeployKeyMade";
 const GONE: &str = "DeployKeyGone";
 
-/// The state of a source's key.
+/// The state of a source's deploy key, for the source's GitRepository and for the Surface's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::surface) struct KeyState {
     /// The Secret that the source is to fetch with.
     pub(in crate::surface) secret: String,
-    /// The public half that a server has to know.
-    pub(in crate::surface) pair: Option<Pair>,
-    /// The problem.
+    /// The public half, which must be registered at the Git server.
+    pub(in crate::surface) pair: Option<KeyPairFacts>,
+    /// The problem with the key, if there is one.
     pub(in crate::surface) problem: Option<String>,
     /// Whether no fetch may use the content of the Secret.
     pub(in crate::surface) is_held: bool,
 }
 
 /// Checks whether a pair is the one in the status, if the status has one.
-pub(super) fn is_as_recorded(recorded: Option<&SurfaceDeployKeyStatus>, pair: &Pair) -> bool {
+pub(super) fn is_as_recorded(recorded: Option<&SurfaceDeployKeyStatus>, pair: &KeyPairFacts) -> bool {
     recorded.is_none_or(|recorded| recorded.fingerprint == pair.fingerprint)
 }
 
-/// Judges the key of a source, if the source wants one.
+/// Returns the state of a source's key, if the source wants one.
 pub(in crate::surface) fn judge_key(snapshot: &Snapshot, source: &str) -> Option<KeyState> {
     let cases = list_cases(snapshot);
     let case = cases
@@ -44,7 +44,7 @@ pub(in crate::surface) fn judge_key(snapshot: &Snapshot, source: &str) -> Option
 
 /// Lists the keys of the status.
 pub(in crate::surface) fn list_statuses(snapshot: &Snapshot) -> Vec<SurfaceDeployKeyStatus> {
-    let find_status = |case: &Case<'_>| -> Option<SurfaceDeployKeyStatus> {
+    let find_status = |case: &SourceKey<'_>| -> Option<SurfaceDeployKeyStatus> {
         let recorded = case.find_record().cloned();
         if case.wanting.is_none() {
             return recorded.filter(|_| !case.is_over());
@@ -100,7 +100,7 @@ pub(in crate::surface) fn list_news(snapshot: &Snapshot, new: &SurfaceStatus) ->
     gone.chain(made).collect()
 }
 
-impl Case<'_> {
+impl SourceKey<'_> {
     fn secret_name(&self) -> String {
         let surface = self.snapshot.surface.metadata.name.as_deref().unwrap_or_default();
         name_key(surface, self.source)
@@ -110,7 +110,7 @@ impl Case<'_> {
         self.snapshot.surface.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    fn write_status(&self, pair: &Pair) -> SurfaceDeployKeyStatus {
+    fn write_status(&self, pair: &KeyPairFacts) -> SurfaceDeployKeyStatus {
         SurfaceDeployKeyStatus {
             source: self.source.to_owned(),
             public_key: pair.public_key.clone(),
@@ -121,11 +121,11 @@ impl Case<'_> {
 
     fn judge_key(&self) -> KeyState {
         let secret = self.secret_name();
-        let recorded = self.find_record().map(|recorded| Pair {
+        let recorded = self.find_record().map(|recorded| KeyPairFacts {
             public_key: recorded.public_key.clone(),
             fingerprint: recorded.fingerprint.clone(),
         });
-        let make_state = |pair: Option<Pair>, problem: Option<String>, is_held: bool| KeyState {
+        let make_state = |pair: Option<KeyPairFacts>, problem: Option<String>, is_held: bool| KeyState {
             secret: secret.clone(),
             pair,
             problem,
@@ -163,11 +163,11 @@ impl Case<'_> {
                 (None, Some(_)) => held(format!(
                     "Secret {secret} is gone, and the deploy key with it; a new one is made"
                 )),
-                (None, None) if facts.steps >= STEPS => held(never_stays()),
+                (None, None) if facts.steps >= STEPS => held(describe_lost_writes()),
                 (None, None) => held(format!("Secret {secret} is being made")),
             },
             // If a key can't be read now and was good before, its status stays, unless the account is known to lack the right to read it.
-            SecretFacts::Failed(failure) if recorded.is_some() && !is_grant(failure) => {
+            SecretFacts::Failed(failure) if recorded.is_some() && !is_forbidden(failure) => {
                 make_state(recorded, None, false)
             }
             SecretFacts::Failed(failure) => {
@@ -199,7 +199,7 @@ impl Case<'_> {
                 )),
                 Verdict::AsWanted => None,
                 Verdict::Differs if facts.steps < STEPS => None,
-                Verdict::Differs => Some(never_stays()),
+                Verdict::Differs => Some(describe_lost_writes()),
             },
             Live::Absent | Live::Unserved => None,
         };
@@ -217,7 +217,7 @@ impl Case<'_> {
         let grant = format!(
             "kubectl create rolebinding {SECRET_WRITER} -n {namespace} --clusterrole {SECRET_WRITER} --serviceaccount {PLATFORM_NAMESPACE}:{SECRET_WRITER}"
         );
-        if is_grant(failure) && what.starts_with("look at ") {
+        if is_forbidden(failure) && what.starts_with("look at ") {
             return format!(
                 "ServiceAccount {PLATFORM_NAMESPACE}/{SECRET_WRITER}, which writes deploy keys, has no right to do so in namespace {namespace}: an administrator has to bind ClusterRole {SECRET_WRITER} to it there: {grant}"
             );
@@ -229,11 +229,11 @@ impl Case<'_> {
     }
 }
 
-fn is_grant(failure: &Failure) -> bool {
+fn is_forbidden(failure: &Failure) -> bool {
     failure.reason == Reason::Forbidden
 }
 
-fn never_stays() -> String {
+fn describe_lost_writes() -> String {
     "the objects for the deploy key don't stay as they are written: another writer changes or deletes them".to_owned()
 }
 

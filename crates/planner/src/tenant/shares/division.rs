@@ -14,7 +14,7 @@ pub(super) struct NamespaceAmounts {
     pub(super) held: i128,
     /// The counted use.
     pub(super) used: i128,
-    /// True if nothing may be written now, since the last write has not been observed yet.
+    /// True if the amount must stay for now, since the last write has not been observed yet.
     pub(super) is_settled: bool,
 }
 
@@ -29,11 +29,11 @@ impl NamespaceAmounts {
     }
 }
 
-/// Returns the amount for each place. The free amount is meant for all in equal parts of whole `grain`s. A place with unused capacity of at least half of its part
-/// gets no more. A place with more than its part gives some of it only if another place needs it. So there are a few writes after a place has used half of its
-/// part, and none otherwise.
+/// Returns the allowed amount for each namespace (`places`). The free amount is divided into equal parts of whole `grain`s. A namespace whose unused capacity is at
+/// least half of its part gets no more. A namespace with more than its part gives some of it only if another one needs it. So amounts change only after a namespace
+/// has used half of its part.
 ///
-/// `is_sure` says that all use is known. Otherwise no place is allowed more than before.
+/// `is_sure` says that all use is known. Otherwise no namespace is allowed more than before.
 pub(super) fn divide_limit(limit: i128, grain: i128, places: &[NamespaceAmounts], is_sure: bool) -> Vec<i128> {
     let grain = grain.max(1);
     let parts = find_parts(limit, grain, places);

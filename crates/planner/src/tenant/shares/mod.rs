@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// The maximum wait for unchanged use.
 const LONGEST_UNREST: Duration = Duration::from_secs(30);
 
-/// Notes the current use. While the use changes, returns the time until which existing shares stay unchanged.
+/// Records the current use. While the use changes, returns the time until which existing shares stay unchanged.
 pub(super) fn record_use(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
     let quotas = snapshot.live.iter().filter(|(id, _)| id.kind == RESOURCE_QUOTA_KIND);
     let used = quotas.map(|(id, live)| {
@@ -97,10 +97,10 @@ pub(super) fn find_hard_limits(
     let others = taken.deleting.keys().chain(taken.unnamed.keys());
     let closed = others.map(|name| (name.as_str(), false));
     let namespaces: Vec<(&str, bool)> = open.chain(closed).collect();
-    let seen: Vec<Seen<'_>> = namespaces
+    let seen: Vec<ObservedQuota<'_>> = namespaces
         .iter()
         .map(|(name, is_open)| {
-            Seen::find(
+            ObservedQuota::find(
                 snapshot,
                 (memory, are_held),
                 &make_quota_id(tenant, index, name),
@@ -146,8 +146,8 @@ fn find_grain(resource: &str) -> i128 {
     }
 }
 
-/// The observed state of a namespace's ResourceQuota.
-struct Seen<'a> {
+/// The observed state of one namespace's ResourceQuota for a Tenant's quota.
+struct ObservedQuota<'a> {
     quota: Option<ObjectView<'a>>,
     given: Option<&'a UnconfirmedQuota>,
     is_open: bool,
@@ -162,7 +162,7 @@ struct Seen<'a> {
     is_held: bool,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ObservedQuota<'a> {
     fn find(snapshot: &'a Snapshot, (memory, are_held): (&'a Memory, bool), id: &ObjectId, is_open: bool) -> Self {
         let live = snapshot.live.get(id);
         let quota = live.and_then(Live::object);
