@@ -12,19 +12,22 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// Fixed cost of a charge beside its bytes: for example the head of an answer.
 const BESIDE: usize = 1024;
-/// How often a waiting request checks whether others have released bytes.
+/// Interval at which a waiting charge checks whether other users have released bytes.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// How much a user may hold at most when no bytes are free: two pieces of an answer.
 const LITTLE: usize = 128 * 1024;
 
-/// The bytes of all users.
+/// The limits for the bytes that are held for one purpose, and the sum of the bytes that all accounts hold.
 #[derive(Debug)]
 pub(crate) struct ByteLedger {
+    /// The limit of one user.
     user: usize,
+    /// The limit of all users together.
     total: usize,
+    /// The bytes that a user may hold even if no bytes are free.
     little: usize,
-    /// Of both limits, the bytes that are reserved for the first in line (see [`Growing`]).
+    /// The parts of the user limit and of the total that are reserved for the first in line (see [`Growing`]).
     kept: (usize, usize),
     first: Arc<Semaphore>,
     held: AtomicUsize,
@@ -88,7 +91,7 @@ impl ByteLedger {
     }
 }
 
-/// The bytes of one user.
+/// The bytes that one user holds, or one group of users: a tenant, or a namespace.
 #[derive(Debug)]
 pub(crate) struct Account {
     ledger: Arc<ByteLedger>,
@@ -97,7 +100,7 @@ pub(crate) struct Account {
     parent: Option<Arc<Account>>,
     /// The limit in bytes.
     limit: usize,
-    /// The bytes that it holds, including all accounts within it.
+    /// The bytes that this account holds, including all accounts within it.
     held: AtomicUsize,
     room: Notify,
     first: Arc<Semaphore>,
@@ -203,11 +206,11 @@ impl Account {
         extended
     }
 
-    /// Waits until a retry may succeed.
+    /// Waits until an account of the same user has released bytes, or for a quarter of a second.
     pub(crate) async fn wait(&self) {
         tokio::select! {
             () = self.outermost().room.notified() => {}
-            // Bytes that other users release are free for this user, too.
+            // Other users' releases also free bytes for this user, and send no notification to it.
             () = tokio::time::sleep(LOOK) => {}
         }
     }
@@ -257,16 +260,16 @@ impl Account {
     }
 }
 
-/// By how many bytes a charge grows.
+/// The bytes by which a charge grows, split by whether the account has counted them.
 #[derive(Debug, Clone, Copy)]
 struct Growth {
-    /// The part that the account holds already.
+    /// The bytes that the account's sum contains already.
     counted: usize,
-    /// The part that the account will hold.
+    /// The bytes that the account's sum does not contain yet.
     uncounted: usize,
 }
 
-/// Bytes that are held until this is dropped.
+/// Bytes that are charged to an account until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Charge {
     account: Arc<Account>,
@@ -297,8 +300,8 @@ impl Charge {
             counted: more,
             uncounted: 0,
         };
-        // Checked before and after the addition: a charge without room adds nothing, and of several concurrent
-        // charges for the same room not all keep it.
+        // The room is checked before and after the addition. A charge without room adds nothing. If several charges add
+        // to the same room at once, the late ones are removed again.
         if !account.has_room(charge, uncounted, first) {
             return false;
         }
@@ -326,9 +329,9 @@ impl Drop for Charge {
     }
 }
 
-/// Bytes that grow while others of their kind grow, for example a body that arrives.
+/// A charge that grows step by step, for example with a body that arrives.
 ///
-/// If every user held a part and waited for the rest, all would wait forever. So a part of a user's bytes is reserved
+/// If every charge held a part and waited for the rest, all would wait forever. So a part of a user's bytes is reserved
 /// for the first in that user's line, and a part of all bytes for one of those firsts. The first always grows to its
 /// end, and then the next one follows.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use crate::http::ApiError;
 use crate::registry::Registry;
 use crate::{bootstrap, controllers};
 
-/// The settings in which clusters differ.
+/// The settings of one cluster: the other settings of a server are the same for all its clusters.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The range from which Services get their addresses.
@@ -31,7 +31,7 @@ pub(crate) struct Settings {
     pub(crate) old_bytes: usize,
 }
 
-/// A cluster. Clones share it.
+/// An open cluster: its objects, and the gate that checks each request. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Cluster {
     pub(crate) registry: Registry,

@@ -20,15 +20,17 @@ const OTHER_FILES: usize = 128;
 const BEFORE_FIRST: Duration = Duration::from_secs(32);
 const IDLE: Duration = Duration::from_secs(90);
 
-/// The activity of one connection.
+/// The requests and unread answers of one connection, which decide when an idle connection is closed.
 #[derive(Debug)]
 pub(crate) struct Activity {
     opened: Instant,
     /// Milliseconds from `opened` to the end of the last request.
     last: AtomicU64,
+    /// Requests since the connection was opened.
     requests: AtomicUsize,
     /// Requests that are being answered, including watches.
     running: AtomicUsize,
+    /// Whether an authenticated user has used the connection.
     known: AtomicBool,
     /// Answers that are being sent.
     pub(crate) unread: Arc<UnreadResponses>,
@@ -49,7 +51,7 @@ impl Activity {
         }
     }
 
-    /// Counts a request; it ends when the returned value is dropped.
+    /// Counts a request as running until the returned value is dropped.
     pub(crate) fn count_request(self: &Arc<Self>) -> ActiveRequest {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.running.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +87,7 @@ impl Activity {
     }
 }
 
-/// A request that is being answered.
+/// A request that counts as running on its connection until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ActiveRequest(Arc<Activity>);
 
@@ -97,14 +99,14 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// The open connections, by age.
+/// The open connections of a server, in the order of their opening, and the limit for their number.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limit: usize,
     open: Mutex<(u64, BTreeMap<u64, Arc<Activity>>)>,
 }
 
-/// An open connection; it is closed when this is dropped.
+/// The entry of an open connection in [`Connections`]; dropping it removes the entry.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     connections: Arc<Connections>,

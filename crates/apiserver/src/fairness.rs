@@ -30,7 +30,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use crate::byte_ledger::{Account, ByteLedger};
 use crate::long_work::{RefusalPause, StepLimiter};
 
-/// The limits. Limits of one user are for the whole share: that of a tenant, or of a user without a tenant.
+/// The limits for requests, watches and threads of long work. A limit of one user is for a whole share: that of a
+/// tenant, or of a user without a tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Requests worked on at once.
@@ -66,7 +67,8 @@ impl Default for Bounds {
             // At least two, so that one user can't have all of them.
             long: processors.max(2),
             user_long: (processors / 2).max(1),
-            // A fifth of a processor for refused requests.
+            // After a refusal the permit stays taken for four times the duration of the work. So the work of refused
+            // requests takes about a fifth of the time of each permit.
             rest: RefusalPause {
                 times: 4,
                 longest: Duration::from_secs(1),
@@ -75,14 +77,14 @@ impl Default for Bounds {
     }
 }
 
-/// No permit was free: the client should retry.
+/// The error for a request or watch that found no free permit: the client should retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rejected;
 
 /// Returns the name of a user's tenant, if the user belongs to one.
 pub(crate) type FindTenant = Box<dyn Fn(&UserInfo) -> Option<String> + Send + Sync>;
 
-/// The permits and accounts of one user, one namespace or one tenant.
+/// The share of one user, one namespace or one tenant: its permits, and its accounts for memory.
 #[derive(Debug)]
 pub(crate) struct Share {
     /// The share that contains this one.
@@ -92,7 +94,7 @@ pub(crate) struct Share {
     long: Arc<Semaphore>,
     line: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// The bytes charged to it.
+    /// The accounts for the bytes that requests of this share hold in memory.
     accounts: PerMemoryUse<Arc<Account>>,
 }
 
@@ -118,7 +120,7 @@ impl Share {
     }
 }
 
-/// One permit of each level.
+/// A permit of a share, and of each share that contains it.
 type Permits = Vec<OwnedSemaphorePermit>;
 
 /// The reason for which bytes are held in memory.
@@ -132,7 +134,7 @@ pub(crate) enum MemoryUse {
     Objects,
 }
 
-/// One value for each reason to hold bytes.
+/// A value of the type `T` for each [`MemoryUse`].
 #[derive(Debug)]
 pub(crate) struct PerMemoryUse<T> {
     answers: T,
@@ -167,7 +169,7 @@ struct CachedUser {
     line: Weak<Semaphore>,
 }
 
-/// The known shares.
+/// The shares in use, and unused ones until the next sweep.
 #[derive(Debug, Default)]
 struct ShareTable {
     /// The shares, by the names of all their levels from the outermost.
@@ -177,7 +179,7 @@ struct ShareTable {
 }
 
 impl CachedUser {
-    /// Checks whether any part of it is in use.
+    /// Checks whether any request, charge or long work still uses the share.
     fn is_held(&self) -> bool {
         let PerMemoryUse {
             answers,
@@ -196,7 +198,7 @@ impl CachedUser {
     }
 }
 
-/// Hands out permits.
+/// Limits concurrent requests: hands out permits for requests, watches and long work, and accounts for memory.
 pub(crate) struct Fairness {
     bounds: Bounds,
     find_tenant: FindTenant,
@@ -205,7 +207,7 @@ pub(crate) struct Fairness {
     total: Semaphore,
     watches: Arc<Semaphore>,
     long: Arc<Semaphore>,
-    /// By the names of all levels, from the outermost.
+    /// The shares of users, namespaces and tenants.
     users: Mutex<ShareTable>,
     rejected: AtomicUsize,
 }
@@ -216,7 +218,7 @@ impl std::fmt::Debug for Fairness {
     }
 }
 
-/// A user's permit, held until the answer is sent.
+/// The permits of one request in its user's share, held until the answer is sent.
 #[derive(Debug)]
 pub(crate) struct UserPermit<'a> {
     fairness: &'a Fairness,
@@ -227,7 +229,7 @@ pub(crate) struct UserPermit<'a> {
 /// A user's permit without the borrow of [`Fairness`].
 pub(crate) type OwnedUserPermit = (Permits, Arc<Share>);
 
-/// An open watch.
+/// The permits of an open watch, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct WatchPermit {
     _held: Option<(Permits, OwnedSemaphorePermit, Arc<Share>)>,
@@ -263,7 +265,10 @@ impl Fairness {
                 held: Some((permits, share)),
             });
         }
-        let waiting: Vec<Waiting<'_>> = share.levels().map(|share| Waiting::count_in(&share.waiting)).collect();
+        let waiting: Vec<WaitCount<'_>> = share
+            .levels()
+            .map(|share| WaitCount::count_in(&share.waiting))
+            .collect();
         if waiting.iter().any(|waiting| waiting.others >= self.bounds.waiting) {
             return Err(self.count_rejected());
         }
@@ -295,14 +300,15 @@ impl Fairness {
         StepLimiter {
             own: share.levels().map(|share| share.long.clone()).collect(),
             all: self.long.clone(),
-            // Only one request per tenant waits in a line that all tenants share.
+            // The line is that of the outermost share, so only one request of a tenant waits for a lock that all
+            // tenants share.
             line: share.levels().last().unwrap_or(share).line.clone(),
             patience: self.bounds.patience,
             rest: self.bounds.rest,
         }
     }
 
-    /// Returns how long a request waits for something to become free.
+    /// Returns how long a request waits for a permit or for free bytes.
     pub(crate) fn patience(&self) -> Duration {
         self.bounds.patience
     }
@@ -436,7 +442,7 @@ impl UserPermit<'_> {
         self.held
     }
 
-    /// Waits for a permit among all users, once the body has arrived.
+    /// Waits for one of the permits that all users share. Call this once the body has arrived.
     pub(crate) async fn wait_for_work_permit(&self) -> Result<Option<SemaphorePermit<'_>>, Rejected> {
         if self.held.is_none() {
             return Ok(None);
@@ -460,19 +466,21 @@ fn find_namespace(user: &UserInfo) -> Option<&str> {
     account.split_once(':').map(|(namespace, _)| namespace)
 }
 
-struct Waiting<'a> {
+/// Counts a request among those of a share that wait for a permit, until it is dropped.
+struct WaitCount<'a> {
     count: &'a AtomicUsize,
+    /// The number of requests that waited before this one.
     others: usize,
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitCount<'a> {
     fn count_in(count: &'a AtomicUsize) -> Self {
         let others = count.fetch_add(1, Ordering::Relaxed);
         Self { count, others }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitCount<'_> {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }

@@ -14,7 +14,7 @@ use tenure_kinds::table::Columns;
 use tenure_kinds::{built_in, customresources, strategic};
 
 use crate::catalog::{Origin, Resource};
-use crate::conversion::Owners;
+use crate::conversion::WebhookVersions;
 use crate::http::{ApiError, FieldError};
 use crate::operation::Operation;
 
@@ -282,7 +282,11 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
             let types = custom.types.clone();
             manager = manager.for_custom_resource().with_converter(match resource.webhook() {
                 None => Arc::new(Renaming::new(types)),
-                Some(_) => Arc::new(Owners::new(types, resource.api_version(), op.conversions.clone())),
+                Some(_) => Arc::new(WebhookVersions::new(
+                    types,
+                    resource.api_version(),
+                    op.conversions.clone(),
+                )),
             });
             if resource.has_status() {
                 let reset = ResetFields::of_custom_resource(subresource);

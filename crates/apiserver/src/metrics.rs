@@ -26,7 +26,7 @@ const BUCKETS: [f64; 23] = [
 /// Limit for combinations of labels; later ones are not counted.
 const SERIES: usize = 10_000;
 
-/// Counters since the start.
+/// The counters of requests and watches since the start, for `/metrics`.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     hasher: RandomState,
@@ -48,6 +48,7 @@ impl Default for Metrics {
     }
 }
 
+/// The counters of the requests with equal labels and code.
 #[derive(Debug)]
 struct Series {
     labels: MetricLabels,
@@ -72,7 +73,7 @@ struct MetricLabels {
     dry_run: &'static str,
 }
 
-/// The counted properties of a request.
+/// The properties of a request that choose its metric labels.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted<'a> {
     pub(crate) info: &'a RequestInfo,
@@ -152,7 +153,7 @@ impl Counted<'_> {
     }
 }
 
-/// One running request; it ends when this is dropped.
+/// A running request in the metrics, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight<'a>(&'a AtomicI64);
 
@@ -162,7 +163,7 @@ impl Drop for InFlight<'_> {
     }
 }
 
-/// An open watch; it ends when this is dropped.
+/// An open watch in the metrics, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenWatch(Arc<Series>);
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// A growing counter of the embedding program.
+/// A counter of the embedding program, which only grows, for `/metrics`.
 #[derive(Debug, Clone, Copy)]
 pub struct Counter {
     /// The counter's name at `/metrics`.
@@ -15,7 +15,9 @@ pub struct Counter {
     pub read: fn() -> u64,
 }
 
+/// Returns whether a readiness check passes.
 type Passes = Arc<dyn Fn() -> bool + Send + Sync>;
+/// Writes metric families of the embedding program.
 type WritesFigures = Arc<dyn Fn(&mut String) + Send + Sync>;
 
 /// All counters, checks and metrics of the embedding program.

@@ -15,13 +15,14 @@ use crate::stored::decode_stored;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Roles and bindings as of the store's current revision.
+/// The RBAC index over the stored roles and bindings. Each query sees every acknowledged write.
 #[derive(Debug)]
 pub(crate) struct Rights {
     store: Store,
     index: RwLock<Arc<Index>>,
 }
 
+/// The RBAC index, and the store's revision up to which it has all writes.
 #[derive(Debug, Default, Clone)]
 struct Index {
     revision: u64,

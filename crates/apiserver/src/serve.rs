@@ -72,7 +72,7 @@ pub(crate) async fn run(
     }
     tasks.close();
     if tokio::time::timeout(GRACE, tasks.wait()).await.is_err() {
-        tracing::info!("connections that did not end in time are cut");
+        tracing::info!("connections that did not end in time are closed");
     }
     Ok(())
 }
@@ -144,7 +144,7 @@ async fn serve_connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: Tc
         }
         () = activity.evicted.cancelled() => return,
         () = activity.unread.wait_until_stalled(shared.answers.patience, shared.fairness.ledger(MemoryUse::Answers)) => {
-            tracing::debug!("a connection is cut whose client doesn't read");
+            tracing::debug!("a connection is closed, because its client doesn't read");
             return;
         }
     };

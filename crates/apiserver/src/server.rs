@@ -92,30 +92,30 @@ impl Config {
 /// The reason why a server could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The store.
+    /// The store could not be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
-    /// Keys or certificates.
+    /// Keys or certificates could not be read or created.
     #[error(transparent)]
     Certificates(#[from] AuthorityError),
-    /// The CA that signs client certificates.
+    /// The CA for client certificates can't be used.
     #[error("client certificates can't be verified: {0}")]
     ClientCertificates(#[from] CertificateError),
-    /// The key that signs tokens.
+    /// The key that signs tokens can't be used.
     #[error("the key for ServiceAccount tokens can't be used: {0}")]
     Key(#[from] KeyError),
     /// The objects of every cluster could not be created.
     #[error("the first objects could not be stored: {0}")]
     Bootstrap(#[source] ApiError),
-    /// The audit policy or the audit log.
+    /// The audit policy is invalid, or the audit log can't be opened.
     #[error("{0}")]
     Audit(String),
-    /// The listening socket.
+    /// The listening socket failed.
     #[error("the listening socket failed: {0}")]
     Listener(#[source] std::io::Error),
 }
 
-/// The file of the admin's kubeconfig, with its content beside certificates.
+/// The written admin's kubeconfig: its path, and the content that a renewal of the certificate writes again.
 #[derive(Debug)]
 struct AdminKubeconfig {
     path: PathBuf,
@@ -124,7 +124,7 @@ struct AdminKubeconfig {
     extensions: Vec<serde_json::Value>,
 }
 
-/// An open server. Clones share it.
+/// An open server with its certificates and background tasks. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Server {
     shared: Arc<Shared>,

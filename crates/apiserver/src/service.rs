@@ -40,12 +40,12 @@ use crate::{long_requests, routes};
 
 /// Longest duration of a request. Watches have their own limit.
 const REQUEST: Duration = Duration::from_secs(60);
-/// The header with the request's name, for the log and for the client.
+/// The header with the audit id of a request, for the log and for the client.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// Longest name that the server accepts from a client.
+/// Longest audit id that the server accepts from a client, in bytes.
 const AUDIT_ID_LENGTH: usize = 64;
 
-/// State that all requests share.
+/// The state of a server that all its requests share.
 pub(crate) struct Shared {
     pub(crate) cluster: Cluster,
     pub(crate) shutdown: CancellationToken,
@@ -111,10 +111,11 @@ pub struct ApiService {
     remote: Option<IpAddr>,
 }
 
-/// The reason for a refusal.
+/// The reason why a request was refused.
 enum Refused {
     Status(ApiError),
-    /// There are too many requests: the answer is plain text, as kube-apiserver's.
+    /// The user has too many requests, or no memory is free: the client should retry. The answer is 429 as plain text,
+    /// as kube-apiserver's.
     ComeAgain,
 }
 
@@ -157,7 +158,7 @@ fn log_failure(info: &RequestInfo, audit_id: &str, error: &ApiError) {
             verb,
             path,
             audit_id,
-            "a request was answered as failed: what it asks for is wrong"
+            "an invalid request was answered with a server error, as in Kubernetes"
         );
         return;
     }
@@ -175,7 +176,7 @@ fn server_fault() -> ApiError {
 }
 
 /// Returns the error for a request that was stopped.
-fn went_too_far(ended: Ended) -> ApiError {
+fn make_stopped_error(ended: Ended) -> ApiError {
     match ended {
         Ended::OutOfTime => ApiError::new(
             504,
@@ -185,12 +186,12 @@ fn went_too_far(ended: Ended) -> ApiError {
         Ended::TooManyReports => ApiError::new(
             422,
             "Invalid",
-            "there is more wrong with this object than can be told: what is said of it would be larger than a request may be",
+            "this object has too many faults: the messages about them exceed the limit of a request",
         ),
     }
 }
 
-/// Returns the name that the client gave its request if the name is valid, else a new one.
+/// Returns the audit id that the client sent if it is valid, else a new one.
 fn audit_id(headers: &http::HeaderMap) -> HeaderValue {
     let sent = headers.get(AUDIT_ID).filter(|sent| {
         let length = sent.as_bytes().len();
@@ -243,8 +244,8 @@ impl ApiService {
         }
     }
 
-    /// Answers a request whose body has the one type that all requests have here. The future is also built here. So
-    /// this code is compiled once, and not for each type of body in each crate that sends requests.
+    /// Answers a request with a boxed body. The body type is fixed, so this code is compiled once, and not for each
+    /// type of body in each crate that sends requests.
     fn handle_boxed(self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
         Box::pin(async move { Ok(self.respond(request).await) })
     }
@@ -276,7 +277,7 @@ impl ApiService {
         let answering = std::panic::AssertUnwindSafe(answering).catch_unwind();
         let answer = answering.await.unwrap_or_else(|payload| {
             if let Some(ended) = payload.downcast_ref::<Ended>() {
-                return Err(Refused::Status(went_too_far(*ended)));
+                return Err(Refused::Status(make_stopped_error(*ended)));
             }
             // A fault of the server ends this request, and not the connection, which other requests share.
             trail.record_panic(&server_fault());
@@ -308,7 +309,8 @@ impl ApiService {
                 if charge.is_none() && is_repeatable(&info) {
                     response = respond::too_many_requests();
                 }
-                // The result of a write is sent in any case.
+                // The answer to a write is sent even if its bytes exceed the limit, because the client can't repeat the
+                // write safely.
                 Some(Arc::new(charge.unwrap_or_else(|| account.charge(bytes))))
             }
         };
@@ -324,7 +326,7 @@ impl ApiService {
             micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             "a request was answered"
         );
-        // Each answer has another value here, so HTTP/2 must not store it in the table of repeated headers.
+        // The audit id differs in each answer, so HTTP/2 must not store it in the table of repeated headers.
         audit_id.set_sensitive(true);
         response.headers_mut().insert(AUDIT_ID, audit_id);
         self.shared.metrics.count_answer(counted, code, took);
@@ -373,7 +375,8 @@ impl ApiService {
             if !info.path.starts_with("/openapi/") {
                 return Ok(self.answer_path(info, &query, headers));
             }
-            // Documents that describe all kinds are unpacked and written for each request.
+            // An OpenAPI document is large, and is unpacked and written for each request. So the request needs permits,
+            // and runs as long work.
             let place = shared.fairness.wait_for_permit(&user).await?;
             let (service, info, headers) = (self.clone(), info.clone(), headers.clone());
             let describing = async move { service.answer_path(&info, &query, &headers) };
@@ -405,7 +408,7 @@ impl ApiService {
         }
         let _counted = shared.metrics.count_in_flight(info);
         let place = shared.fairness.wait_for_permit(&request.user).await?;
-        // A slow body holds only a permit of its sender.
+        // While a slow body arrives, the request holds only a permit of its user, and none that all users share.
         let arriving = IncomingBody::new(place.account(MemoryUse::Bodies).clone(), shared.fairness.patience());
         let taken = arriving
             .read_body(request_body)
@@ -465,7 +468,7 @@ impl ApiService {
             let serving = async move {
                 let (bytes, room) = burden.charge_decoded(&objects, patience).await?;
                 let served = routes::serve_objects(&request, bytes).await;
-                // The rest of a list is selected while it is sent.
+                // A list applies its selectors while it is sent, so the charge for the request stays until then.
                 let served = served.map(|response| match is_list {
                     true => body::hold_until_end(response, room),
                     false => response,
@@ -476,7 +479,8 @@ impl ApiService {
             let served = served.inspect_err(|why| self.count_refused(why))?;
             return served.map_err(Refused::Status);
         }
-        // Waits before taking a permit among all users: a user that waits for its own bytes must not block others.
+        // The charge comes before the permit that all users share: a request that waits for bytes must not hold such a
+        // permit.
         let (bytes, room) = burden
             .charge_decoded(&objects, patience)
             .await
@@ -503,7 +507,7 @@ impl ApiService {
         };
         tokio::time::timeout(REQUEST, serving)
             .await
-            .map_err(|_| went_too_far(Ended::OutOfTime))?
+            .map_err(|_| make_stopped_error(Ended::OutOfTime))?
             .map_err(Refused::Status)
     }
 
@@ -523,8 +527,8 @@ impl ApiService {
         match tokio::time::timeout(REQUEST, working).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(Stopped::NoTurn)) => Err(self.shared.fairness.count_rejected().into()),
-            Ok(Err(Stopped::Ended(ended))) => Err(went_too_far(ended).into()),
-            Err(_) => Err(went_too_far(Ended::OutOfTime).into()),
+            Ok(Err(Stopped::Ended(ended))) => Err(make_stopped_error(ended).into()),
+            Err(_) => Err(make_stopped_error(Ended::OutOfTime).into()),
         }
     }
 }
@@ -538,10 +542,12 @@ fn is_refusal(served: &Result<Result<Response<Body>, ApiError>, BodyRejection>) 
     }
 }
 
+/// Checks whether the answer is an error that an equal request would get again.
 fn is_error_of_client(served: &Result<Response<Body>, ApiError>) -> bool {
     served.as_ref().is_err_and(is_refused_again)
 }
 
+/// Checks whether the error is about the content of the request, so that an equal request would get it again.
 fn is_refused_again(error: &ApiError) -> bool {
     matches!(error.code, 400 | 413 | 415 | 422)
 }

@@ -18,21 +18,21 @@ use tokio_util::either::Either;
 /// Pause after a connection that could not be accepted. The likely cause is a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Limits of a listener.
+/// Limits for the connections of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerBounds {
-    /// Connections at the same time; others wait.
+    /// Number of open connections; further ones wait until one is closed.
     pub connections: usize,
-    /// Connections from one address.
+    /// Number of open connections from one address; further ones are closed at once.
     pub of_one: usize,
     /// Longest time for a handshake.
     pub handshake: Duration,
 }
 
-/// One connection.
+/// An accepted connection, with or without TLS.
 pub type Stream = Either<TcpStream, TlsStream<TcpStream>>;
 
-/// The peer, as far as the connection identifies it.
+/// The peer of a connection: its address, and its certificates from the TLS handshake.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The peer's address.
@@ -41,7 +41,7 @@ pub struct Caller {
     pub certificates: Vec<CertificateDer<'static>>,
 }
 
-/// The certificate that a listener presents.
+/// The certificate that a listener presents in the TLS handshake, if it uses TLS.
 #[derive(Clone)]
 pub enum PresentedCertificate {
     /// None: the connection is plain.
@@ -73,7 +73,7 @@ pub async fn accept_all<F>(
             continue;
         };
         let address = peer.ip().to_canonical();
-        // Closed at once without an answer: a slow client would read an answer as slowly as it sends.
+        // The connection is closed without an answer, because a slow client would also read an answer slowly.
         let Some(counted) = callers.count_connection(address) else {
             continue;
         };

@@ -18,9 +18,10 @@ use futures::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
 
+/// The work on one stream of an HTTP/2 connection: a request up to the end of its answer.
 type StreamFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Receives the streams that a connection opens.
+/// The executor of a connection: it stores the streams that the connection opens, for [`Streams`] to run.
 #[derive(Clone, Default)]
 pub(crate) struct OpenedStreams(Arc<Mutex<Vec<StreamFuture>>>);
 
@@ -40,9 +41,13 @@ thread_local! {
     static POLLED: RefCell<Polled> = const { RefCell::new(Polled::None) };
 }
 
+/// The stream that a thread polls, for the creation of its [`StreamEnd`].
 enum Polled {
+    /// The thread polls no stream.
     None,
+    /// The stream has no handle yet.
     Unnamed,
+    /// The stream has this handle.
     Named(Arc<StreamEnd>),
 }
 
@@ -74,7 +79,7 @@ impl StreamEnd {
     }
 }
 
-/// A stream that counts its polls, and can be ended.
+/// A stream that counts its polls for [`Streams`], and that a [`StreamEnd`] can end.
 struct Counted {
     stream: StreamFuture,
     end: Option<Arc<StreamEnd>>,
@@ -110,7 +115,7 @@ impl Future for Counted {
     }
 }
 
-/// The streams of one connection.
+/// The streams of one connection, which run in the connection's own task.
 #[derive(Default)]
 pub(crate) struct Streams {
     opened: OpenedStreams,

@@ -12,13 +12,14 @@ use tenure_store::{Event, EventKind, Store};
 
 use crate::keys;
 
-/// The values of all Services, as of the store's current revision.
+/// Index of the cluster IPs and node ports of all Services, as of the store's current revision.
 #[derive(Debug)]
 pub(crate) struct UniqueValueIndex {
     store: Store,
     index: Mutex<Index>,
 }
 
+/// The values by Service, and the number of Services by value, as of `revision`.
 #[derive(Debug, Default)]
 struct Index {
     revision: u64,

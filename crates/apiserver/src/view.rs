@@ -13,7 +13,7 @@ use crate::keys;
 use crate::stored::{decode_metadata, decode_stored};
 use crate::unique_values::UniqueValueIndex;
 
-/// All objects at one revision, for rules that look at other objects.
+/// The objects of a cluster at one revision, in their stored form.
 #[derive(Debug, Clone)]
 pub struct View {
     snapshot: Snapshot,

@@ -40,6 +40,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     Ok((builder.document.unwrap_or(Value::Null), builder.repeated))
 }
 
+/// Builds the JSON value of a YAML document from its events.
 #[derive(Default)]
 struct Builder<'text> {
     document: Option<Value>,
@@ -51,19 +52,20 @@ struct Builder<'text> {
     copied: usize,
 }
 
-/// A partly read collection.
+/// A list or map whose end was not read yet.
 struct Open<'text> {
     held: OpenNode,
     anchor: Option<&'text str>,
     line: usize,
 }
 
+/// The items or entries of a partly read collection.
 enum OpenNode {
     List(Vec<Value>),
     Map(Map<String, Value>, Option<Key>),
 }
 
-/// A key whose value is read next.
+/// The key of a map entry whose value is read next.
 enum Key {
     Name(String),
     /// `<<`, unless it is quoted.

@@ -33,7 +33,7 @@ pub fn is_impersonation_header(name: &str) -> bool {
     matches!(name, USER | GROUP | UID) || name.starts_with(EXTRA_PREFIX)
 }
 
-/// The requested identity, exactly as in the headers: nothing is added yet.
+/// The requested identity, exactly as in the headers and without implied groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImpersonationRequest {
     wanted: UserInfo,
@@ -144,7 +144,7 @@ fn describe_user(user: &UserInfo) -> String {
     )
 }
 
-/// Decides about impersonation, and caches the mode that last allowed each caller.
+/// Checks the right to impersonate, and caches the mode that last allowed each caller.
 ///
 /// The cached mode is tried first, as in kube-apiserver: it saves the checks of other modes. It also decides which
 /// refusal a caller gets for an excessive request.
@@ -154,8 +154,8 @@ pub struct Impersonator {
 }
 
 impl Impersonator {
-    /// Returns the identity after impersonation, and the mode that allowed it: `None` if the headers don't ask for
-    /// it.
+    /// Returns the identity after impersonation, and the mode that allowed it; `None` if no header asks for
+    /// impersonation.
     ///
     /// `caller` is the original user and `request` its request; every check uses both.
     ///
@@ -194,10 +194,12 @@ impl Impersonator {
                 }
             }
         }
-        // The legacy mode applies to everyone, so there is a refusal; without one the answer is still no.
+        // The legacy mode applies to every caller, so `first` has a refusal. If it is missing nevertheless, the request
+        // is refused.
         Err(first.unwrap_or_else(|| Refusal::internal("all impersonation modes failed")))
     }
 
+    /// Caches the mode that allowed the caller. A full cache is cleared.
     fn remember_mode(&self, caller: &UserInfo, mode: Mode, last: Option<Mode>) {
         if last == Some(mode) {
             return;
@@ -210,21 +212,27 @@ impl Impersonator {
     }
 }
 
-/// The identity as which a request acts.
+/// The identity as which a request acts after impersonation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImpersonatedUser {
     /// The impersonated user.
     pub user: UserInfo,
-    /// The verb of the constrained mode that allowed it; empty for the verb `impersonate`.
+    /// The verb of the constrained mode that allowed the impersonation; empty for the old verb `impersonate`.
     pub constraint: String,
 }
 
+/// A way in which a caller can be allowed to impersonate, in the order in which they are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
+    /// A ServiceAccount acts as the node on which its Pod runs.
     AssociatedNode,
+    /// The caller acts as any node.
     ArbitraryNode,
+    /// The caller acts as a ServiceAccount.
     ServiceAccount,
+    /// The caller acts as any other user, also with groups, UID and extras.
     UserInfo,
+    /// The old verb `impersonate`, for any identity.
     Legacy,
 }
 
@@ -260,6 +268,7 @@ impl Mode {
         self != Self::Legacy
     }
 
+    /// Checks whether the mode is for the wanted identity and this caller. The rights are not checked.
     fn applies(self, wanted: &UserInfo, caller: &UserInfo) -> bool {
         let only_name = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
         let node = split_node(&wanted.name);
@@ -282,6 +291,7 @@ impl Mode {
     }
 }
 
+/// The check whether one mode allows a caller to impersonate.
 struct Check<'a> {
     mode: Mode,
     caller: &'a UserInfo,
@@ -289,6 +299,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// Checks the rights to the request and to each part of the identity. Returns the user with the implied groups.
     fn run(&self, wanted: &UserInfo, request: &Attributes) -> Result<UserInfo, Refusal> {
         if self.mode.is_constrained() {
             let mut touched = request.clone();
@@ -409,7 +420,8 @@ impl Check<'_> {
     }
 }
 
-/// Checks an extra by the rules of constrained impersonation, beyond the right to it.
+/// Checks the key and the values of an extra by the rules of constrained impersonation. The right to the extra is not
+/// checked.
 fn validate_extra(key: &str, values: &[String]) -> Result<(), String> {
     if key.is_empty() {
         return Err("impersonating the empty string key in extra is not allowed".to_owned());

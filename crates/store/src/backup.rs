@@ -19,7 +19,7 @@ const MAGIC: &[u8; 16] = b"tenure-backup 1\n";
 /// Step of the revisions in a restored store. Writes that were acknowledged after the copy had revisions beyond the
 /// copy's, and none of them may be given out a second time.
 const REVISION_GAP: u64 = 1_000_000_000;
-/// Bytes that are gathered into one piece.
+/// Bytes of one piece, at least.
 const PIECE: usize = 64 * 1024;
 /// Longest key or value. A greater length is damage, and must not cause an allocation of that size.
 const LONGEST: u64 = 1 << 30;
@@ -28,7 +28,7 @@ const END: u8 = 0;
 const OBJECT: u8 = 1;
 const FILE: u8 = 2;
 
-/// The reason why a copy could not be made or used.
+/// The reason why a backup could not be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// Reading or writing failed.
@@ -48,7 +48,7 @@ pub enum BackupError {
     Journal(#[from] JournalError),
 }
 
-/// One part of a copy.
+/// A part of a backup: an object or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
     /// An object: key and value.
@@ -57,7 +57,7 @@ pub enum Part {
     File(String, Bytes),
 }
 
-/// Writes a copy part by part, as pieces of bytes.
+/// Encodes a backup part by part, into pieces of about 64 KiB.
 #[derive(Debug)]
 pub struct Encoder {
     digest: Sha256,
@@ -79,7 +79,7 @@ impl Encoder {
         encoder
     }
 
-    /// Adds a part.
+    /// Encodes one part.
     pub fn add(&mut self, part: &Part) {
         match part {
             Part::Object(key, entry) => self.write_object(key, entry),
@@ -110,13 +110,13 @@ impl Encoder {
         self.write_bytes(bytes);
     }
 
-    /// Returns the gathered bytes, once they are enough for a piece.
+    /// Returns the encoded bytes, if they are at least 64 KiB.
     pub fn take_piece(&mut self) -> Option<Bytes> {
         (self.out.len() >= PIECE)
             .then(|| Bytes::from(std::mem::replace(&mut self.out, Vec::with_capacity(PIECE + 4096))))
     }
 
-    /// Ends the copy; returns the remaining bytes.
+    /// Ends the backup with the checksum. Returns the bytes that no piece had yet.
     #[must_use]
     pub fn finish(mut self) -> Bytes {
         self.write_bytes(&[END]);
@@ -128,7 +128,8 @@ impl Encoder {
     }
 }
 
-/// A copy of a snapshot as pieces of bytes, made on demand while the store continues.
+/// A backup of a snapshot as an iterator over pieces of bytes. Each piece is encoded on demand, while the store
+/// continues.
 #[derive(Debug)]
 pub struct Pieces {
     snapshot: Snapshot,
@@ -168,7 +169,8 @@ impl Iterator for Pieces {
     }
 }
 
-/// Reads a copy part by part. The parts are valid only once the reader has returned `None`: the checksum comes last.
+/// Decodes a backup part by part. The parts are valid only once [`Decoder::next_part`] has returned `None`, because the
+/// checksum comes last.
 #[derive(Debug)]
 pub struct Decoder<R> {
     input: R,
@@ -179,7 +181,7 @@ pub struct Decoder<R> {
 }
 
 impl<R: Read> Decoder<R> {
-    /// Reads the beginning.
+    /// Reads the beginning of a backup: the format and the revision.
     ///
     /// # Errors
     /// [`BackupError::Damaged`] if the stream is not a copy.
@@ -300,7 +302,7 @@ impl<R: Read> Decoder<R> {
     }
 }
 
-/// The content of a complete and unchanged copy.
+/// The revision and the size of a complete and unchanged backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// The revision of the copy.
@@ -311,7 +313,7 @@ pub struct Summary {
     pub files: u64,
 }
 
-/// Reads a copy to its end and checks it.
+/// Reads a backup to its end, and checks that it is complete and unchanged.
 ///
 /// # Errors
 /// [`BackupError`] if it is not a copy, incomplete, or changed.

@@ -75,7 +75,7 @@ pub enum WriteError {
         /// The entry that is stored under the key now.
         current: Option<Arc<Entry>>,
     },
-    /// The disk is full. Writes work again as soon as it has space.
+    /// The disk is full. Writes work again as soon as the disk has space.
     #[error("the disk under the data directory is full: {0}")]
     Full(String),
     /// The file could not be written for another reason.

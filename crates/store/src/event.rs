@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Entry, Limits};
 
-/// The sort of a change.
+/// The sort of a change: a put or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// The key was created or changed.
@@ -14,7 +14,7 @@ pub enum EventKind {
     Delete,
 }
 
-/// One committed change.
+/// A committed change of one key, as watchers get it.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// The revision of the change.
@@ -30,12 +30,12 @@ pub struct Event {
 }
 
 impl Event {
-    /// Returns the bytes of its values.
+    /// Returns the size of the new and the previous value together, in bytes.
     pub(crate) fn size(&self) -> usize {
         self.entry.bytes.len() + self.previous.as_ref().map_or(0, |entry| entry.bytes.len())
     }
 
-    /// Returns the bytes that are kept only because this event is in the history.
+    /// Returns the size of the values that stay in memory only because this event is in the history, in bytes.
     fn count_retained_bytes(&self) -> usize {
         let deleted = if self.kind == EventKind::Delete {
             self.entry.bytes.len()
@@ -46,7 +46,7 @@ impl Event {
     }
 }
 
-/// The recent events in order, shared by all watchers.
+/// The history in memory: the recent events in order, which all watchers and reads at older revisions share.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
     events: VecDeque<Arc<Event>>,

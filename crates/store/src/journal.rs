@@ -22,7 +22,7 @@ pub struct Record {
     pub previous: Option<(u64, Bytes)>,
 }
 
-/// The whole content of a journal.
+/// The whole content of a journal when a store is opened.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// The last revision that was committed.
@@ -58,13 +58,13 @@ impl Loaded {
     }
 }
 
-/// The reason why the medium refused.
+/// The reason why a journal could not be read or written.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum JournalError {
-    /// There is no space left.
+    /// The disk has no space left.
     #[error("{0}")]
     Full(String),
-    /// The content of the medium is invalid.
+    /// The stored content is invalid.
     #[error("{0}")]
     Damaged(String),
     /// The format number on the medium is not the one this program knows.
@@ -75,7 +75,7 @@ pub enum JournalError {
         /// The format of this program.
         known: u64,
     },
-    /// Anything else.
+    /// Reading or writing failed for another reason.
     #[error("{0}")]
     Failed(String),
 }
@@ -93,7 +93,8 @@ impl From<std::io::Error> for JournalError {
     }
 }
 
-/// A medium that keeps records in order. It has one user, the writer of a store.
+/// A durable medium for the changes of a store, in the order of their revisions. Only the writer thread of a store uses
+/// a journal.
 pub trait Journal: Send + 'static {
     /// Reads everything. Called once, before anything is appended.
     ///

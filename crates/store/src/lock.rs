@@ -17,7 +17,7 @@ impl Drop for DirectoryLock {
     /// program.
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
-            tracing::warn!(%error, "the lock of a data directory is given back only when its file is closed");
+            tracing::warn!(%error, "the lock of a data directory could not be released; it stays until the lock file is closed");
         }
     }
 }
@@ -42,7 +42,7 @@ impl DirectoryLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // The process number only makes the message more helpful: without it the message is still correct.
+                // Without the process number the message is still correct.
                 let _ = file.read_to_string(&mut text);
                 let holder = match text.trim().parse::<u32>() {
                     Ok(pid) => format!("process {pid}"),
@@ -55,7 +55,7 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
-        // The lock must work on a full disk, too: the number is optional.
+        // Locking must also work on a full disk, so an error of this write is ignored.
         let _ = file
             .set_len(0)
             .and_then(|()| file.seek(SeekFrom::Start(0)))

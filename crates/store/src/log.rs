@@ -34,10 +34,10 @@ const HEADER: usize = 64;
 const FILLING: u8 = 0xff;
 /// First length of a file of the log: enough for a store with few writes.
 pub(crate) const SHORTEST: u64 = 256 << 10;
-/// Step by which a file grows when it has to and there is space.
+/// Bytes by which a full file grows at once, if the disk has space.
 const STEP: u64 = 1 << 20;
 
-/// A file that frames are appended to.
+/// An open file of the log, to which frames are appended.
 #[derive(Debug)]
 pub(crate) struct Segment {
     path: PathBuf,
@@ -60,7 +60,8 @@ impl Segment {
         })
     }
 
-    /// Creates a file with space that is only allocated: fast to create, and a little slower to write to.
+    /// Creates a file as [`Segment::create`] does. Its space is allocated and not written: that is faster, and later
+    /// writes are a little slower.
     pub(crate) fn set_aside(path: &Path, identity: u64, length: u64) -> Result<Self, JournalError> {
         Self::make(path, identity, length, |segment, length| {
             allocate_zeros(&segment.file, 0, length)?;
@@ -75,7 +76,7 @@ impl Segment {
         fill: impl FnOnce(&Self, u64) -> Result<(), JournalError>,
     ) -> Result<Self, JournalError> {
         let length = length.max(FIRST);
-        // Under its final name the file is always complete.
+        // A crash must not leave a partial file under the final name, so the file is renamed once it is complete.
         let unfinished = path.with_extension("new");
         crate::store::make_file_private(&unfinished)?;
         let file = File::options().read(true).write(true).open(&unfinished)?;
@@ -137,7 +138,7 @@ impl Segment {
             .zero_range(self.length, length)
             .and_then(|()| Ok(self.file.sync_all()?));
         if let Err(error) = grown {
-            // Gives back the little space that was allocated.
+            // The file gets its previous length, which frees the space that was written before the error.
             let _kept = self.file.set_len(self.length);
             return Err(error);
         }
@@ -172,7 +173,8 @@ impl Segment {
         }
     }
 
-    /// Makes a frame durable. After an error the frame may be in the file or not; [`Segment::take_back`] removes it.
+    /// Appends a frame and makes it durable. After an error the frame may be in the file or not; [`Segment::take_back`]
+    /// removes it.
     pub(crate) fn append(&mut self, frame: &[u8]) -> Result<(), JournalError> {
         let end = self.position + frame.len() as u64;
         self.attempted = end;
@@ -185,8 +187,8 @@ impl Segment {
 
     /// Removes a frame after a failed append, and anything after it. This needs no disk space.
     ///
-    /// Data whose sync failed is never synced again: the system may have dropped it and report success. It is written
-    /// again, or removed.
+    /// Data whose sync failed is never synced again: the system may have dropped the data, and report success. The data
+    /// is written again, or removed.
     pub(crate) fn take_back(&mut self) -> Result<(), JournalError> {
         let written = self.attempted.min(self.length);
         let overwritten = self
@@ -207,7 +209,7 @@ impl Segment {
     }
 }
 
-/// Extends a file, with space on the disk for all of it, which reads as zeros.
+/// Allocates disk space for the bytes of a file from `from` to `to`. The new bytes read as zeros.
 pub(crate) fn allocate_zeros(file: &File, from: u64, to: u64) -> std::io::Result<()> {
     match fs4::fs_std::FileExt::allocate(file, to) {
         // A file system without allocation gets written zeros instead.
@@ -251,9 +253,10 @@ fn parse_head(bytes: &[u8]) -> Option<(u64, u64)> {
     ))
 }
 
-/// Changes that were written together.
+/// The records that one append wrote together.
 #[derive(Debug)]
 pub(crate) struct Frame {
+    /// The revision of the first record.
     pub(crate) first: u64,
     pub(crate) records: Vec<Record>,
 }
@@ -295,6 +298,7 @@ fn short_digest<const N: usize>(bytes: &[u8]) -> [u8; N] {
     whole.first_chunk().copied().unwrap_or([0; N])
 }
 
+/// The fixed-size beginning of a frame, with its own checksum.
 #[derive(Debug, Clone, Copy)]
 struct Header {
     identity: u64,
@@ -344,14 +348,14 @@ impl Header {
     }
 }
 
-/// The properties of a valid file of the log.
+/// The properties that a reader expects of each file of the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     /// The store's identity.
     pub(crate) identity: Option<u64>,
-    /// The tables have everything up to this revision, so the state of those frames does not matter.
+    /// The tables have all changes up to this revision, so frames up to there may be damaged.
     pub(crate) known: u64,
-    /// Whether the file has its length in the first block; files of older programs don't.
+    /// Whether the first block has the length of the file. Programs before format 3 did not write the length.
     pub(crate) headed: bool,
 }
 

@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
-use crate::follower::{Follower, Job, Keeping, sync_folder, take_in};
+use crate::follower::{Follower, Job, ReserveFiles, sync_folder, write_into_tables};
 use crate::log::{self, Expected, SHORTEST, Segment};
 use crate::redb_journal::new_identity;
 use crate::reserve::Ballast;
@@ -20,15 +20,16 @@ use crate::{Journal, JournalError, Loaded, Record, RedbJournal};
 
 /// Largest length of a file of the log, which grows step by step in a busy store.
 const LONGEST: u64 = 8 << 20;
-/// Free space that the store needs to count as writable.
+/// Free bytes in the log that the store needs to count as writable.
 const ORDINARY: u64 = 64 << 10;
 /// The log's files, beside the tables.
 const NAMES: [&str; 2] = ["objects-0.log", "objects-1.log"];
-/// Files that reserve space for deletions on a full disk, and for the tables.
+/// The log file that reserves space for deletions on a full disk.
 const RESERVE: &str = "objects-reserve.log";
+/// The file whose space the tables get on a full disk.
 const BALLAST: &str = "objects.ballast";
 
-/// A log in front of a [`RedbJournal`].
+/// A [`Journal`] that appends each write to a log, and moves full log files into a [`RedbJournal`].
 #[derive(Debug)]
 pub struct LoggedJournal {
     path: PathBuf,
@@ -36,49 +37,55 @@ pub struct LoggedJournal {
     state: State,
 }
 
+/// The state of the journal, from its creation to its end.
 #[derive(Debug)]
 enum State {
-    /// Not read yet.
+    /// The tables are open, and the log was not read yet.
     New(RedbJournal),
+    /// The log was read, and appends work.
     Open(Box<Open>),
     /// The journal could not be opened, and appends fail.
     Unusable,
 }
 
+/// The log files of an open journal, and the thread that moves them into the tables.
 #[derive(Debug)]
 struct Open {
     identity: u64,
-    /// The segment for new frames; `None` only during a change.
+    /// The segment for new frames; `None` only while the segments are switched.
     current: Option<Segment>,
-    /// The records of this segment and of the reserve, for the tables.
+    /// The records of the current segment and of the reserve, which the tables lack.
     records: Vec<Record>,
+    /// The tables may drop their history up to and including this revision with the next job.
     compacted: Option<u64>,
-    /// The last append failed, and part of it may be in the file.
+    /// The segment that the last append failed on, and that may contain a part of its frame.
     unsure: Option<FrameDestination>,
-    other: Other,
-    /// Space for deletions on a full disk. `None` before there was space for it, and while it is being emptied.
+    other: OtherSegment,
+    /// The log file for deletions on a full disk. `None` before the disk had space for the file, and while the file is
+    /// being emptied.
     reserve: Option<Segment>,
-    /// Whether the reserve is being emptied into the tables, or that failed. Until it is back, only deletions are
-    /// written.
+    /// Whether the reserve is being emptied into the tables, or that failed. Until the reserve is empty, only deletions
+    /// are written.
     reserve_away: bool,
     follower: Option<Follower>,
 }
 
-/// The destination of a frame.
+/// The log file into which a frame is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FrameDestination {
     Current,
     Reserve,
 }
 
-/// The segment that gets no new frames.
+/// The second segment, which gets no new frames until the segments are switched.
 #[derive(Debug)]
-enum Other {
+enum OtherSegment {
+    /// The segment is empty.
     Ready(Segment),
     /// The segment is being written into the tables.
-    Going,
+    BeingWritten,
     /// Writing the segment into the tables failed, so its records are still needed.
-    Stuck(Box<Job>, JournalError),
+    WriteFailed(Box<Job>, JournalError),
 }
 
 impl LoggedJournal {
@@ -111,7 +118,7 @@ impl LoggedJournal {
         // The tables are changed only after all files were found intact.
         if !records.is_empty() {
             loaded.extend(&mut records);
-            take_in(&mut tables, &ballast, &records, &[], None)?;
+            write_into_tables(&mut tables, &ballast, &records, &[], None)?;
         }
         let modern = identity.filter(|_| headed);
         let identity = identity.unwrap_or_else(new_identity);
@@ -131,7 +138,7 @@ impl LoggedJournal {
         if modern.is_none() {
             tables.upgrade_format(identity)?;
         }
-        let keeping = Keeping {
+        let reserve_files = ReserveFiles {
             reserve,
             ballast: self.path.with_file_name(BALLAST),
             identity,
@@ -142,10 +149,10 @@ impl LoggedJournal {
             records: Vec::new(),
             compacted: None,
             unsure: None,
-            other: Other::Going,
+            other: OtherSegment::BeingWritten,
             reserve: None,
             reserve_away: false,
-            follower: Some(Follower::start(tables, keeping)?),
+            follower: Some(Follower::start(tables, reserve_files)?),
         };
         open.send_job(Job {
             records: Vec::new(),
@@ -287,7 +294,8 @@ impl Open {
         self.reserve.as_ref().is_some_and(|reserve| reserve.used_bytes() > 0)
     }
 
-    /// Finds space for the next frame that can be written at once, or at least some space.
+    /// Makes the current segment ready for a frame of `needed` bytes. Switches the segments if the current one is too
+    /// full and the other is empty. Otherwise the current one may still have to grow.
     fn make_room(&mut self, needed: u64) -> Result<(), JournalError> {
         let used = self.current.as_ref().map_or(0, Segment::used_bytes);
         let roomy = self
@@ -299,12 +307,13 @@ impl Open {
         if roomy && !reserve_used && !self.reserve_away {
             return Ok(());
         }
-        // While the tables are behind, this file grows, but only up to a limit, so that they can catch up.
+        // While the other segment is being written into the tables, the current one grows, up to a limit. At the limit,
+        // writes wait for the tables.
         self.receive_other(used >= LONGEST || reserve_used || self.reserve_away)?;
-        if let Other::Stuck(..) = self.other {
+        if let OtherSegment::WriteFailed(..) = self.other {
             self.retry_job()?;
         }
-        if let Other::Ready(_) = self.other
+        if let OtherSegment::Ready(_) = self.other
             && (self.is_reserve_used() || !roomy)
         {
             self.switch_segment()?;
@@ -313,22 +322,22 @@ impl Open {
             self.receive_other(true)?;
         }
         match &self.other {
-            Other::Stuck(_, error) if self.reserve_away => Err(error.clone()),
+            OtherSegment::WriteFailed(_, error) if self.reserve_away => Err(error.clone()),
             _ if self.is_reserve_used() => Err(JournalError::Full(
-                "what is kept for deletions is in use, and nothing else is written until it is free".to_owned(),
+                "the space reserved for deletions is in use; free some disk space, and writes work again once the reserve is empty".to_owned(),
             )),
             _ => Ok(()),
         }
     }
 
-    /// Returns a destination for a frame that needs no more disk space.
+    /// Returns a log file with `needed` free bytes, so that the append needs no more disk space.
     fn place_without_growing(&mut self, needed: u64) -> Result<FrameDestination, JournalError> {
         let has_room =
             |segment: &Option<Segment>| segment.as_ref().is_some_and(|segment| segment.free_bytes() >= needed);
         if has_room(&self.current) {
             return Ok(FrameDestination::Current);
         }
-        // The reserve returns together with the other segment.
+        // The follower thread returns the emptied reserve together with the other segment.
         self.receive_other(self.reserve.is_none())?;
         if has_room(&self.reserve) {
             return Ok(FrameDestination::Reserve);
@@ -338,14 +347,17 @@ impl Open {
             return Ok(FrameDestination::Current);
         }
         Err(JournalError::Full(
-            "there is no more of what is kept for deletions".to_owned(),
+            "the space reserved for deletions is used up".to_owned(),
         ))
     }
 
     /// Switches to the other segment. The current one goes into the tables, with the records of the reserve.
     fn switch_segment(&mut self) -> Result<(), JournalError> {
-        match (std::mem::replace(&mut self.other, Other::Going), self.current.take()) {
-            (Other::Ready(next), Some(segment)) => {
+        match (
+            std::mem::replace(&mut self.other, OtherSegment::BeingWritten),
+            self.current.take(),
+        ) {
+            (OtherSegment::Ready(next), Some(segment)) => {
                 let length = (segment.used_bytes() * 4).next_power_of_two().clamp(SHORTEST, LONGEST);
                 self.current = Some(next);
                 let make_reserve = self.reserve.is_none();
@@ -373,19 +385,20 @@ impl Open {
         let follower = self.follower.as_ref().ok_or_else(make_end_error)?;
         match follower.jobs.send(job) {
             Ok(()) => {
-                self.other = Other::Going;
+                self.other = OtherSegment::BeingWritten;
                 Ok(())
             }
             Err(mpsc::SendError(job)) => {
-                self.other = Other::Stuck(Box::new(job), make_end_error());
+                self.other = OtherSegment::WriteFailed(Box::new(job), make_end_error());
                 Err(make_end_error())
             }
         }
     }
 
-    /// Receives the other segment, if it is finished; waits for it if `wait`.
+    /// Receives the other segment from the follower thread, if its records are in the tables. With `wait`, waits for
+    /// that.
     fn receive_other(&mut self, wait: bool) -> Result<(), JournalError> {
-        if !matches!(self.other, Other::Going) {
+        if !matches!(self.other, OtherSegment::BeingWritten) {
             return Ok(());
         }
         let follower = self.follower.as_ref().ok_or_else(make_end_error)?;
@@ -402,21 +415,21 @@ impl Open {
             Ok(emptied) => {
                 self.reserve = emptied.reserve.or_else(|| self.reserve.take());
                 self.reserve_away = false;
-                Other::Ready(emptied.segment)
+                OtherSegment::Ready(emptied.segment)
             }
             Err(failed) => {
                 let (job, error) = *failed;
                 tracing::error!(%error, "the log could not be brought into the tables");
-                Other::Stuck(Box::new(job), error)
+                OtherSegment::WriteFailed(Box::new(job), error)
             }
         };
         Ok(())
     }
 
-    /// Repeats a failed job, and waits for it.
+    /// Sends a failed job to the follower thread again, and waits for its result.
     fn retry_job(&mut self) -> Result<(), JournalError> {
-        match std::mem::replace(&mut self.other, Other::Going) {
-            Other::Stuck(mut job, _) => {
+        match std::mem::replace(&mut self.other, OtherSegment::BeingWritten) {
+            OtherSegment::WriteFailed(mut job, _) => {
                 job.ahead.clone_from(&self.records);
                 self.send_job(*job)?;
                 self.receive_other(true)?;
@@ -424,7 +437,7 @@ impl Open {
             other => self.other = other,
         }
         match &self.other {
-            Other::Stuck(_, error) => Err(error.clone()),
+            OtherSegment::WriteFailed(_, error) => Err(error.clone()),
             _ => Ok(()),
         }
     }
@@ -441,7 +454,7 @@ impl Open {
         if let Some(reserve) = self.reserve.take() {
             reserve.remove()?;
         }
-        if let Other::Ready(segment) = std::mem::replace(&mut self.other, Other::Going) {
+        if let OtherSegment::Ready(segment) = std::mem::replace(&mut self.other, OtherSegment::BeingWritten) {
             segment.remove()?;
         }
         match self.current.take() {
@@ -465,5 +478,5 @@ impl Open {
 }
 
 fn make_end_error() -> JournalError {
-    JournalError::Failed("what keeps the tables has ended".to_owned())
+    JournalError::Failed("the thread that owns the tables has ended".to_owned())
 }

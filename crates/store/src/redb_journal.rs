@@ -27,12 +27,12 @@ const HEADED_LOG: u64 = 3;
 const OLDEST_FORMAT: u64 = 1;
 /// Reads use memory, so the page cache only has to hold the pages of a commit.
 const CACHE_BYTES: usize = 4 << 20;
-/// Bytes of values that are written at once if space is short.
+/// Bytes of values in one transaction when the disk is full.
 const PIECE: usize = 1 << 20;
 /// A resourceVersion of "0" has a special meaning in Kubernetes, so an empty store starts at 1.
 const FIRST_REVISION: u64 = 1;
 
-/// A journal in a redb file.
+/// A [`Journal`] in one redb file: tables for the current values and for the history.
 pub struct RedbJournal {
     path: PathBuf,
     database: Option<Database>,
@@ -90,7 +90,7 @@ impl RedbJournal {
         Ok(identity.map(|guard| guard.value()))
     }
 
-    /// Checks whether the files of its log contain their length.
+    /// Checks whether the store's log files contain their length in the first block: since format 3.
     pub(crate) fn has_headed_log(&mut self) -> Result<bool, JournalError> {
         let transaction = self.database()?.begin_read().map_err(make_error)?;
         let numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
@@ -111,9 +111,9 @@ impl RedbJournal {
         transaction.commit().map_err(make_error)
     }
 
-    /// Writes `records` with as little space as possible, and drops all history for that. Keys that they delete, or
-    /// that records `ahead` of them in the log delete, are removed first and not written at all. The rest is written
-    /// piece by piece. Watches continue from memory; after a start all clients list again.
+    /// Writes `records` with as little space as possible, and drops all history for that. Keys that `records` delete
+    /// are removed first and not written at all, and so are keys that the later records in `ahead` delete. The rest is
+    /// written piece by piece. Watches continue from memory; after a start all clients list again.
     ///
     /// If this ends midway, a replay of the log writes the rest.
     pub(crate) fn append_sparingly(&mut self, records: &[Record], ahead: &[Record]) -> Result<(), JournalError> {
@@ -262,7 +262,7 @@ impl RedbJournal {
         Ok(())
     }
 
-    /// Writes the records, except values under keys that are in `gone`.
+    /// Writes the records, except the values of keys for which `gone` returns true.
     fn write(
         database: &Database,
         records: &[&Record],
@@ -275,7 +275,7 @@ impl RedbJournal {
             let mut objects = transaction.open_table(OBJECTS).map_err(make_error)?;
             let mut history = transaction.open_table(HISTORY).map_err(make_error)?;
             let mut numbers = transaction.open_table(NUMBERS).map_err(make_error)?;
-            // Dropped history stays dropped: more may be dropped than the caller knows.
+            // The file may have dropped more history than the caller knows. That history must not come back.
             let forgotten = numbers.get("compacted").map_err(make_error)?.map(|guard| guard.value());
             let forgotten = forgotten.unwrap_or(FIRST_REVISION);
             // If a key changed several times, its last change is the current value.
@@ -339,12 +339,13 @@ impl Journal for RedbJournal {
     }
 }
 
-/// Returns a new identity, which is unknown outside and unique among stores.
+/// Returns a random identity, which no other store has.
 pub(crate) fn new_identity() -> u64 {
     use std::hash::BuildHasher as _;
     std::hash::RandomState::new().hash_one("identity")
 }
 
+/// Runs `work`. The database library panics on some damaged files, and such a panic becomes [`JournalError::Damaged`].
 fn catch_panic<T>(work: impl FnOnce() -> Result<T, JournalError> + std::panic::UnwindSafe) -> Result<T, JournalError> {
     std::panic::catch_unwind(work)
         .unwrap_or_else(|_| Err(JournalError::Damaged("its structure is inconsistent".to_owned())))

@@ -9,7 +9,7 @@ use crate::log::allocate_zeros;
 /// Size of the reserved space: the pages that the tables write when they drop their history, and some more.
 const SIZE: u64 = 4 << 20;
 
-/// The file.
+/// The file of zeros that reserves [`SIZE`] bytes of disk space for the tables.
 #[derive(Debug)]
 pub(crate) struct Ballast {
     path: PathBuf,
@@ -22,7 +22,7 @@ impl Ballast {
         }
     }
 
-    /// Reserves the space again, all of it or none.
+    /// Creates the file with its full size, or leaves no file if the disk lacks the space.
     pub(crate) fn fill(&self) -> Result<(), JournalError> {
         if self.is_there() {
             return Ok(());
@@ -35,7 +35,7 @@ impl Ballast {
         })
     }
 
-    /// Checks whether the disk has this much free space in addition to the reserved space.
+    /// Checks that the disk has another [`SIZE`] bytes of free space beside the file.
     pub(crate) fn check_free_space(&self) -> Result<(), JournalError> {
         let probe = self.path.with_extension("probe");
         crate::store::make_file_private(&probe)?;
@@ -49,7 +49,7 @@ impl Ballast {
         std::fs::metadata(&self.path).is_ok_and(|file| file.len() >= SIZE)
     }
 
-    /// Releases the space. Returns whether any was reserved.
+    /// Deletes the file, which frees its space. Returns whether the file had its full size.
     pub(crate) fn release_space(&self) -> bool {
         let was_there = self.is_there();
         let _nothing_to_give = std::fs::remove_file(&self.path);

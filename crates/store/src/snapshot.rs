@@ -8,7 +8,7 @@ use imbl::OrdMap;
 
 use crate::{Event, EventKind};
 
-/// A stored value.
+/// A stored value, with the revision of its write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The revision of the write that stored the value.
@@ -17,7 +17,7 @@ pub struct Entry {
     pub bytes: Bytes,
 }
 
-/// All keys at one revision.
+/// The immutable state of all keys at one revision. Clones share the values.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) revision: u64,

@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::event::Ring;
 use crate::lock::DirectoryLock;
-use crate::watch::Interest;
+use crate::watch::WatchedPrefixes;
 use crate::writer::{Health, Request, Writer};
 use crate::{
     Compacted, Entry, Event, EventKind, Journal, JournalError, Loaded, LoggedJournal, OpenError, Snapshot, Watcher,
@@ -21,14 +21,14 @@ use crate::{
 /// The name of the store's file.
 pub(crate) const FILE_NAME: &str = "objects.redb";
 
-/// Limits of a store.
+/// Limits for the history of a store, and for its transactions.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Events kept for watchers and exact reads.
+    /// Number of events in the history, for watchers and for reads at an older revision.
     pub history_events: usize,
-    /// Bytes of old values in these events.
+    /// Bytes of replaced and deleted values that these events keep in memory.
     pub history_bytes: usize,
-    /// Writes in one transaction.
+    /// Number of writes that are committed together at most.
     pub batch: usize,
 }
 
@@ -42,20 +42,21 @@ impl Default for Limits {
     }
 }
 
-/// The state for readers; replaced as a whole at each commit.
+/// The current snapshot and the recent events, for readers. A commit updates both under one lock.
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(crate) snapshot: Snapshot,
     pub(crate) ring: Ring,
 }
 
+/// The shared part of all clones of a [`Store`].
 #[derive(Debug)]
 struct Inner {
     published: Arc<RwLock<Published>>,
     revision: watch::Receiver<u64>,
-    /// The latest revision, readable without a lock, as many threads read it at once.
+    /// The latest revision. Many threads read this number at once, so no lock protects it.
     latest: Arc<AtomicU64>,
-    interest: Arc<Interest>,
+    watched_prefixes: Arc<WatchedPrefixes>,
     /// Present until the store closes.
     requests: Option<mpsc::Sender<Request>>,
     health: Arc<Health>,
@@ -128,13 +129,13 @@ impl Store {
         let (announce, revision) = watch::channel(first);
         let latest = Arc::new(AtomicU64::new(first));
         let (requests, received) = mpsc::channel();
-        let interest = Arc::new(Interest::default());
+        let watched_prefixes = Arc::new(WatchedPrefixes::default());
         let health = Arc::new(Health::default());
         let machine = Writer::new(
             Box::new(journal),
             published.clone(),
             (latest.clone(), announce),
-            interest.clone(),
+            watched_prefixes.clone(),
             limits,
             health.clone(),
         );
@@ -147,7 +148,7 @@ impl Store {
                 published,
                 revision,
                 latest,
-                interest,
+                watched_prefixes,
                 requests: Some(requests),
                 health,
                 writer: Some(writer),
@@ -174,10 +175,11 @@ impl Store {
         self.inner.published.read().ring.compacted_revision()
     }
 
-    /// Checks whether writes are accepted, as far as known: after a failed write no, until a later one succeeds.
+    /// Checks whether writes are accepted. After a failed write they count as refused, until the writer finds that the
+    /// store can be written again.
     ///
     /// # Errors
-    /// The error that writers get meanwhile.
+    /// The error of the last failed write.
     pub fn check_writable(&self) -> Result<(), WriteError> {
         self.inner.health.check_health()
     }
@@ -246,7 +248,7 @@ impl Store {
             });
         }
         let prefix = prefix.into();
-        let published = self.inner.interest.subscribe(&prefix, self.revision());
+        let published = self.inner.watched_prefixes.subscribe(&prefix, self.revision());
         Ok(Watcher::new(self.clone(), prefix, revision, published))
     }
 
@@ -331,7 +333,7 @@ fn build_published(loaded: Loaded, limits: &Limits) -> Published {
     }
 }
 
-/// Makes a folder accessible only to its owner, when it is created or now: `--data` holds all Secrets. A folder with
+/// Creates a folder, and makes it accessible only to its owner, because `--data` holds all Secrets. A folder with
 /// foreign files (a home folder, `/tmp`) stays unchanged, because each of the store's files is private.
 pub(crate) fn make_folder_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -342,7 +344,7 @@ pub(crate) fn make_folder_private(path: &Path) -> std::io::Result<()> {
     }
     let ours = path.join(FILE_NAME).exists() || std::fs::read_dir(path)?.next().is_none();
     if !ours || mode & 0o1000 != 0 {
-        tracing::warn!(folder = %path.display(), "the data folder holds what is not ours, so others may still look into it");
+        tracing::warn!(folder = %path.display(), "the data folder has files of other programs, so its permissions stay as they are; the files of the store are private");
         return Ok(());
     }
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).or_else(|error| {

@@ -13,7 +13,7 @@ const BATCH: usize = 256;
 /// Bytes of values that a cursor takes at once: they stay in memory, even after the history has dropped them.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// The watcher fell behind the history: the events after its revision were dropped.
+/// The error for a read of history that was dropped: not all events after revision `requested` still exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("history up to revision {compacted} is gone, and revision {requested} was asked for")]
 pub struct Compacted {
@@ -23,7 +23,7 @@ pub struct Compacted {
     pub compacted: u64,
 }
 
-/// Follows the changes of the keys under one prefix.
+/// A cursor into the shared history, which returns the changes of the keys under one prefix in order.
 #[derive(Debug)]
 pub struct Watcher {
     store: Store,
@@ -67,8 +67,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Returns a change that was already taken out of the history together with an earlier one. This doesn't look for
-    /// further changes.
+    /// Returns a change that was already taken out of the history together with an earlier one. Does not search the
+    /// history for further changes.
     pub fn next_pending(&mut self) -> Option<Arc<Event>> {
         self.pending.pop_front()
     }
@@ -96,13 +96,14 @@ impl Watcher {
     }
 }
 
-/// The prefixes with waiting watchers: a change wakes only the watchers of its prefixes.
+/// The prefixes that watchers follow, each with a channel to wake its watchers. A change wakes only the watchers of its
+/// key's prefixes.
 #[derive(Debug, Default)]
-pub(crate) struct Interest {
+pub(crate) struct WatchedPrefixes {
     waiting: Mutex<HashMap<Arc<str>, watch::Sender<u64>>>,
 }
 
-impl Interest {
+impl WatchedPrefixes {
     /// Returns a channel that announces changes under `prefix`.
     pub(crate) fn subscribe(&self, prefix: &Arc<str>, revision: u64) -> watch::Receiver<u64> {
         let mut waiting = self.waiting.lock();
@@ -115,10 +116,10 @@ impl Interest {
         receiver
     }
 
-    /// Wakes the watchers of a change of one of `keys`, or all watchers.
-    pub(crate) fn announce(&self, revision: u64, keys: &[Arc<str>], everybody: bool) {
+    /// Wakes the watchers whose prefix one of the changed `keys` has, or every watcher if `wake_all`.
+    pub(crate) fn announce(&self, revision: u64, keys: &[Arc<str>], wake_all: bool) {
         for (prefix, sender) in &*self.waiting.lock() {
-            if everybody || keys.iter().any(|key| key.starts_with(&**prefix)) {
+            if wake_all || keys.iter().any(|key| key.starts_with(&**prefix)) {
                 sender.send_replace(revision);
             }
         }

@@ -11,19 +11,19 @@ use parking_lot::RwLock;
 use tokio::sync::{oneshot, watch};
 
 use crate::store::Published;
-use crate::watch::Interest;
+use crate::watch::WatchedPrefixes;
 use crate::{Entry, Event, EventKind, Journal, JournalError, Limits, Payload, Record, Snapshot, WriteError};
 
-/// The state of the key that a writer expects.
+/// The state of the key for which a write is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
-    /// Nothing.
+    /// The key is missing.
     Absent,
-    /// A value of exactly this revision.
+    /// The key has a value of exactly this revision.
     Revision(u64),
 }
 
-/// The change of the key.
+/// The change that a write makes to its key.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// Store this value.
@@ -32,12 +32,12 @@ pub enum Change {
     Delete(Payload),
 }
 
-/// One write.
+/// A write of one key, and the state in which it is valid.
 #[derive(Debug, Clone)]
 pub struct Write {
     /// The key.
     pub key: Arc<str>,
-    /// The state in which the write is valid.
+    /// The state that the key must have, or the write is refused.
     pub expect: Expect,
     /// The change.
     pub change: Change,
@@ -62,22 +62,24 @@ impl Write {
 /// By how much a step of a deletion may be longer than the replaced value.
 const LONGEST_MARK: usize = 1024;
 
+/// A write that waits for the writer, with the channel for its result.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) write: Write,
     pub(crate) reply: oneshot::Sender<Result<Arc<Entry>, WriteError>>,
 }
 
+/// The state of the writer thread: the journal, and the published state for readers.
 pub(crate) struct Writer {
     journal: Box<dyn Journal>,
     published: Arc<RwLock<Published>>,
     latest: Arc<AtomicU64>,
     announce: watch::Sender<u64>,
-    interest: Arc<Interest>,
+    watched_prefixes: Arc<WatchedPrefixes>,
     /// Events since all watchers were last woken.
     unannounced: usize,
     limits: Limits,
-    /// The journal, too, has dropped its history up to here.
+    /// The journal has dropped its history up to this revision. The history in memory may be shorter.
     journal_compacted: u64,
     /// The last append failed; the journal has to be recovered first.
     broken: bool,
@@ -86,14 +88,14 @@ pub(crate) struct Writer {
     health: Arc<Health>,
 }
 
-/// State while the medium refuses.
+/// The last failed append, while the store can't be written.
 #[derive(Debug)]
 struct WriteFailure {
     /// The time of the last attempt.
     tried: Instant,
 }
 
-/// Whether the store can be written, for readers of that state.
+/// The error with which writes fail now, for readiness checks; `None` while the store can be written.
 #[derive(Debug, Default)]
 pub(crate) struct Health(RwLock<Option<WriteError>>);
 
@@ -107,12 +109,12 @@ impl Health {
     }
 }
 
-/// How far memory may be ahead of the journal in dropping history: dropping costs a scan, so the journal does it in
-/// bulk.
+/// Number of revisions that the journal keeps beyond the history in memory. Dropping history costs a scan, so the
+/// journal drops many revisions at once.
 const COMPACT_EVERY: u64 = 4096;
-/// Pause after a refusal of the medium, however many requests wait.
+/// Shortest time between a failed append and the next attempt for ordinary writes, however many requests wait.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Interval of the checks while no request arrives.
+/// Interval at which the writer checks whether a store with a failed append can be written again.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Writer {
@@ -120,7 +122,7 @@ impl Writer {
         journal: Box<dyn Journal>,
         published: Arc<RwLock<Published>>,
         (latest, announce): (Arc<AtomicU64>, watch::Sender<u64>),
-        interest: Arc<Interest>,
+        watched_prefixes: Arc<WatchedPrefixes>,
         limits: Limits,
         health: Arc<Health>,
     ) -> Self {
@@ -130,7 +132,7 @@ impl Writer {
             published,
             latest,
             announce,
-            interest,
+            watched_prefixes,
             unannounced: 0,
             limits,
             journal_compacted,
@@ -147,7 +149,7 @@ impl Writer {
                 Some(failure) => {
                     let left = LOOK.saturating_sub(failure.tried.elapsed());
                     if left.is_zero() {
-                        // However many deletions arrive meanwhile.
+                        // The check is due, even if deletions arrive all the time.
                         Err(RecvTimeoutError::Timeout)
                     } else {
                         requests.recv_timeout(left)
@@ -169,7 +171,7 @@ impl Writer {
         }
     }
 
-    /// Checks whether the store can be written again, while no request arrives.
+    /// Tries to recover the journal after a failed append, without a request.
     fn try_recovery(&mut self) {
         match self.recover().and_then(|()| self.journal.make_ready()) {
             Ok(()) => self.record_recovery(),
@@ -180,7 +182,7 @@ impl Writer {
     fn write_batch(&mut self, batch: Vec<Request>) {
         let mut batch = batch;
         if let Some(WriteFailure { tried }) = self.failure {
-            let others = self.take_what_frees(batch);
+            let others = self.write_from_reserve(batch);
             if others.is_empty() {
                 return;
             }
@@ -197,7 +199,7 @@ impl Writer {
             Err((error, refused)) => {
                 self.record_failure(&error);
                 let others = match error {
-                    JournalError::Full(_) => self.take_what_frees(refused),
+                    JournalError::Full(_) => self.write_from_reserve(refused),
                     _ => refused,
                 };
                 refuse_requests(others, &error);
@@ -206,7 +208,7 @@ impl Writer {
     }
 
     /// Writes the requests that may use the reserved space, and returns the others.
-    fn take_what_frees(&mut self, batch: Vec<Request>) -> Vec<Request> {
+    fn write_from_reserve(&mut self, batch: Vec<Request>) -> Vec<Request> {
         let state = self.published.read().snapshot.clone();
         let (frees, others): (Vec<Request>, Vec<Request>) = batch
             .into_iter()
@@ -245,7 +247,7 @@ impl Writer {
         let mut events = Vec::with_capacity(batch.len());
         let mut accepted = Vec::with_capacity(batch.len());
         for request in batch {
-            // A caller that is gone wants nothing any more, and its write must not happen unseen.
+            // The caller stopped waiting for the result, so its write is skipped.
             if request.reply.is_closed() {
                 continue;
             }
@@ -290,7 +292,7 @@ impl Writer {
         let revision = state.revision;
         let keys: Vec<Arc<str>> = events.iter().map(|event| event.key.clone()).collect();
         self.unannounced += events.len();
-        let everybody = {
+        let wake_all = {
             let mut published = self.published.write();
             for event in events {
                 published.ring.push(Arc::new(event), &self.limits);
@@ -298,13 +300,13 @@ impl Writer {
             published.snapshot = state;
             published.ring.is_running_out(self.unannounced, &self.limits)
         };
-        if everybody {
+        if wake_all {
             self.unannounced = 0;
         }
-        // Set before the waiting readers are woken.
+        // Woken readers must find the new revision here.
         self.latest.store(revision, Ordering::Release);
         let _ = self.announce.send(revision);
-        self.interest.announce(revision, &keys, everybody);
+        self.watched_prefixes.announce(revision, &keys, wake_all);
     }
 
     /// Recovers after a failed append, which may have reached the disk. The records on the disk are published, so
@@ -342,7 +344,7 @@ impl Drop for Writer {
     /// Marks the store as closed, however the writer ends: no write is accepted any more.
     fn drop(&mut self) {
         self.health.set(Some(WriteError::Closed));
-        self.interest.close();
+        self.watched_prefixes.close();
     }
 }
 

@@ -50,18 +50,19 @@ pub(crate) const MARKED: [(&str, &str); 3] = [
 /// The resource of a kind, and whether its objects are in namespaces.
 type Served = (ApiResource, Scope);
 
-/// An administrator.
+/// A client with an administrator's rights, which sends and returns objects as JSON.
 #[derive(Clone)]
 pub struct Admin {
     client: kube::Client,
-    /// The resources of kinds that the server served once, by `apiVersion` and kind. To ask for them before each request would double the requests of a test.
+    /// The resources of the kinds that the server serves, by `apiVersion` and kind. A lookup before each request would
+    /// double the requests of a test.
     served: Arc<Mutex<BTreeMap<(String, String), Served>>>,
     /// The label on every applied object of [`MARKED`], with the value `true`.
     mark: Option<&'static str>,
 }
 
 impl Admin {
-    /// Returns an administrator with this client.
+    /// Returns an administrator that sends its requests with this client.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         Self {
@@ -101,6 +102,7 @@ impl Admin {
         Ok(Self::new(kube::Client::new(service, "default")))
     }
 
+    /// Returns the client for the objects of a kind. An empty namespace means the cluster, or all namespaces.
     pub(crate) async fn api(
         &self,
         api_version: &str,
@@ -116,6 +118,7 @@ impl Admin {
         })
     }
 
+    /// Returns the resource and scope of a kind, from the cache or from discovery.
     async fn find_resource(&self, api_version: &str, kind: &str) -> Result<Served, AdminError> {
         let known = || self.served.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (api_version.to_owned(), kind.to_owned());
@@ -348,6 +351,7 @@ impl Admin {
     }
 }
 
+/// Returns the text at a pointer, or the error that the object lacks it.
 fn get_text<'a>(object: &'a Value, pointer: &'static str) -> Result<&'a str, AdminError> {
     object
         .pointer(pointer)

@@ -41,12 +41,13 @@ const LONGEST_FILE: u64 = 64 << 20;
 /// Aggregated discovery, as `tenure_cluster` asks for it.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Secrets to search for.
+/// The planted Secrets of a test, and the search for their values in all other places.
 #[derive(Debug)]
 pub struct Canary {
     planted: Vec<Planted>,
 }
 
+/// A secret value, in all forms in which the search finds it.
 #[derive(Debug)]
 struct Planted {
     /// The namespace whose Secrets may hold the value; `None` for any.
@@ -60,13 +61,14 @@ static LOG_SEARCH: Mutex<LogSearch> = Mutex::new(LogSearch {
     found_forms: BTreeSet::new(),
 });
 
+/// The search of this process' log for secret values.
 struct LogSearch {
     forms: Vec<String>,
     /// Found forms, with the beginnings of their lines.
     found_forms: BTreeSet<(String, String)>,
 }
 
-/// Receives the lines of the log.
+/// The destination of the log: searches each line for the secret values.
 #[derive(Clone, Copy)]
 struct LogWriter;
 
@@ -155,7 +157,8 @@ impl Canary {
         self.listen_beside(Some(namespace), value);
     }
 
-    /// Adds a value that is not random: other tests may have left Secrets with it.
+    /// Adds a value that is not random. Secrets of any namespace may hold the value, because other tests may have left
+    /// them.
     pub fn listen_beside_secrets(&mut self, value: &str) {
         self.listen_beside(None, value);
     }

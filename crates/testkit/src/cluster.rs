@@ -33,7 +33,7 @@ pub const LANE_IMAGE: &str = "example.invalid/tenure:1";
 /// be emptied.
 pub const DISPOSABLE_LABEL: &str = "tenure.dev/disposable";
 
-/// A cluster with Tenure's kinds and without controllers.
+/// A test cluster with Tenure's kinds and no running controller of Tenure.
 pub struct Cluster {
     /// The administrator.
     pub admin: Admin,
@@ -43,9 +43,11 @@ pub struct Cluster {
     folder: TempDir,
 }
 
+/// The API server of a test cluster.
 enum Kind {
-    /// The server, and the flag that disables its guard.
+    /// An embedded server in this process, and the flag that disables its guard.
     Embedded(Server, Arc<AtomicBool>),
+    /// The API server of an existing cluster, with the configuration of its administrator.
     Existing(Box<kube::Config>),
 }
 
@@ -107,7 +109,8 @@ impl Cluster {
         }
         let bounds = list_bounds(&tenure_tenancy::Settings::default());
         let packages = tenure_api::crds::package_crds()?;
-        // Only where lanes may have Pods: the embedded control plane has no nodes.
+        // An existing cluster gets the objects for lanes with Pods of their own. The embedded control plane has no
+        // nodes, so it gets none.
         let lanes = match kind {
             Kind::Embedded(..) => Vec::new(),
             Kind::Existing(_) => list_lane_pods(),
@@ -265,6 +268,7 @@ const WEBHOOKS: &str = tenure_api::admission_webhooks::CONFIGURATION;
 /// The label of objects that tests create on an existing cluster.
 const TEST_LABEL: &str = "tenure.dev/test";
 
+/// Checks that an existing cluster has the label that allows tests to empty it.
 async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
     let default = admin.get(NAMESPACE, ("", "default")).await?.unwrap_or_default();
     if is_labelled(&default, DISPOSABLE_LABEL) {
@@ -335,7 +339,7 @@ async fn clear_cluster(admin: &Admin) -> anyhow::Result<()> {
         for object in admin.list(kind, "").await? {
             let name = object.pointer("/metadata/name").and_then(Value::as_str);
             if let (true, Some(name)) = (is_labelled(&object, TEST_LABEL) || is_tenants(kind, &object), name) {
-                // This does not wait: a test that needs a namespace of the same name waits.
+                // The deletion is not awaited here. A test that needs a namespace of the same name waits itself.
                 admin.delete(kind, ("", name)).await?;
             }
         }
@@ -343,8 +347,8 @@ async fn clear_cluster(admin: &Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Checks whether the controllers made a namespace for a Tenant: it has no label of the tests, and no owner with
-/// which it is deleted.
+/// Checks whether the object is a namespace that the controllers made for a Tenant. Such a namespace lacks the label of
+/// the tests, and no owner's deletion removes it.
 fn is_tenants((_, kind): (&str, &str), object: &Value) -> bool {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let is_protected = |name: &str| tenure_tenancy::Settings::default().is_protected(name);

@@ -14,10 +14,10 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::webhook::create_certificate;
 
-/// An answer of a front.
+/// The answer of a [`Front`] to one request.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
-/// A listener with a handler for its requests. It ends when it is dropped.
+/// A TLS listener on 127.0.0.1, and the task that answers its requests. Dropping it closes the listener.
 pub(crate) struct Front {
     /// The port, on 127.0.0.1.
     pub(crate) port: u16,
@@ -61,7 +61,7 @@ impl Front {
         })
     }
 
-    /// Returns its address.
+    /// Returns the address in the form `https://127.0.0.1:PORT`.
     pub(crate) fn endpoint(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }

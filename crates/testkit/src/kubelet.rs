@@ -27,7 +27,7 @@ pub struct Kubelet {
     working: JoinHandle<()>,
 }
 
-/// A running Pod.
+/// A running Pod, with the process of its container.
 struct Running {
     name: String,
     container: Container,
@@ -88,6 +88,7 @@ async fn list(client: &kube::Client, api: &str, resource: &str) -> anyhow::Resul
     Ok(ObjectView::new(&listed).list("/items").to_vec())
 }
 
+/// Starts and ends processes so that they match the Pods of lanes in the cluster.
 async fn update_pods(
     client: &kube::Client,
     (program, folder): (&Path, &Path),
@@ -154,7 +155,7 @@ async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Val
         }
     }
     if !mount_authority(client, pod, &folder).await? {
-        // A kubelet waits for the ConfigMap, too.
+        // As a kubelet does, the Pod's start waits until the ConfigMap exists.
         bail!("the ConfigMap is not there yet");
     }
     let [container] = view.list("/spec/containers") else {
@@ -185,7 +186,8 @@ fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container>
             argument = argument.replace(mount.read_text("/mountPath"), &place.display().to_string());
         }
         if argument.starts_with("--health-address=") {
-            // Each Pod has an address of its own, and each process here a port.
+            // In a cluster each Pod has its own address. Here the processes share one address, so each gets a free
+            // port.
             "--health-address=127.0.0.1:0".clone_into(&mut argument);
         }
         arguments.push(argument);

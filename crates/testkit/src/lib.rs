@@ -52,10 +52,11 @@ pub use served::{ReducedFront, ServedCluster};
 pub use trusting::TrustingFront;
 pub use webhook::Webhook;
 
-/// How long tests wait for an expected event. Long, since this matters only if something is broken.
+/// Longest time that tests wait for an expected event. The time is long, because only a failing test waits for its end.
 pub const SOON: Duration = Duration::from_secs(180);
 
-/// The shortest and the longest pause of [`eventually`]. Tests that ask all the time would keep the processors from what they wait for.
+/// The shortest and the longest pause of [`eventually`]. Without pauses, the tests would use the processors that the
+/// awaited work needs.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(150);
 

@@ -16,7 +16,7 @@ use crate::{SOON, eventually};
 /// The longest request that is stored.
 const LONGEST: usize = 1 << 20;
 
-/// The answer to a request.
+/// The way in which the server answers a request.
 #[derive(Clone, Debug)]
 pub enum Manner {
     /// This status, and no body.
@@ -33,7 +33,7 @@ pub enum Manner {
     HangUp,
 }
 
-/// A received request.
+/// A request that a [`NoticeServer`] has received.
 #[derive(Clone, Debug)]
 pub struct Notice {
     /// `GET`, `POST`.
@@ -54,6 +54,7 @@ impl Notice {
     }
 }
 
+/// The received requests and the coming answers of a server, which all its connections share.
 #[derive(Debug, Default)]
 struct Shared {
     notices: Mutex<Vec<Notice>>,
@@ -62,7 +63,7 @@ struct Shared {
     waiting: Mutex<HashMap<String, usize>>,
 }
 
-/// The server that receives events.
+/// An HTTP server on this machine that stores the requests it receives, and answers as a test wants.
 #[derive(Debug)]
 pub struct NoticeServer {
     address: SocketAddr,
@@ -210,7 +211,7 @@ async fn answer_notice(stream: &mut TcpStream, notice: &Notice, manner: Manner) 
     stream.write_all(head.as_bytes()).await.is_ok() && stream.write_all(&body).await.is_ok()
 }
 
-/// Reads a request; `None` if there is no readable one.
+/// Reads a request; `None` if the connection has ended or the request is invalid.
 async fn read(stream: &mut TcpStream) -> Option<Notice> {
     let mut bytes = Vec::new();
     let end = loop {

@@ -16,10 +16,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-/// The differences of a server from a current one. Clones share them.
+/// The features that a reduced API server leaves out: discovery formats, kinds and groups. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct Reductions(Arc<Mutex<State>>);
 
+/// The features that a reduced server leaves out, and its count of discovery requests.
 #[derive(Debug, Default)]
 struct State {
     discovery: DiscoveryForm,
@@ -70,7 +71,7 @@ impl Reductions {
         std::mem::take(&mut self.0.lock().asked)
     }
 
-    /// Answers a request, and passes it to the server behind if needed.
+    /// Answers a request as the reduced server. Other requests go to the full server through `send`.
     ///
     /// # Errors
     /// Those of the server behind.
@@ -157,6 +158,7 @@ fn find_resource(path: &str) -> Option<(String, String)> {
     Some((group.to_owned(), (*plural).to_owned()))
 }
 
+/// Removes the hidden kinds from a discovery document.
 fn remove_hidden(document: &mut Value, path: &str, hidden: &BTreeSet<(String, String)>) {
     let is_hidden = |group: &str, resource: &Value, field: &str| {
         let name = resource.get(field).and_then(Value::as_str).unwrap_or_default();

@@ -9,7 +9,7 @@ use tenure_admission::EmbeddedGuard;
 use tenure_apiserver::{FollowedResource, Guard, GuardPlace, GuardQueries, GuardTarget, Membership, Review, Ruling};
 use tenure_tenancy::Settings;
 
-/// A guard that can be disabled.
+/// The guard of an embedded cluster, which checks nothing while a test has disabled it.
 #[derive(Debug)]
 pub(crate) struct Sentry {
     guard: EmbeddedGuard,

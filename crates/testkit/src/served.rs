@@ -17,7 +17,7 @@ use crate::front::{Answer, Front};
 use crate::reduced::Reductions;
 use crate::trusting::TrustingFront;
 
-/// Another cluster. Dropping it ends the server.
+/// An embedded cluster on a loopback address, beside the cluster of a test. Dropping it ends the server.
 pub struct ServedCluster {
     /// Its administrator.
     pub admin: Admin,
@@ -81,7 +81,7 @@ impl ServedCluster {
         TrustingFront::start(self.server.admin_service(), issuer.clone(), audience, listener)
     }
 
-    /// Opens a second listener, which serves less.
+    /// Opens a second listener, which leaves out these features.
     ///
     /// # Errors
     /// If the listener can't be opened.
@@ -109,7 +109,7 @@ impl Drop for ServedCluster {
     }
 }
 
-/// A front of a cluster that serves less. Dropping it closes the listener.
+/// A second listener of a cluster, which leaves out the features in [`Reductions`]. Dropping it closes the listener.
 pub struct ReducedFront(Front);
 
 impl ReducedFront {

@@ -17,7 +17,7 @@ use tower::Service as _;
 use crate::admin::Admin;
 use crate::front::{Answer, Front};
 
-/// The front of a cluster; it ends when this is dropped.
+/// A listener in front of a cluster that also accepts the tokens of another cluster. Dropping it closes the listener.
 pub struct TrustingFront {
     /// The port on 127.0.0.1.
     pub port: u16,
@@ -27,7 +27,7 @@ pub struct TrustingFront {
     front: Front,
 }
 
-/// State that all connections share.
+/// The state that all connections of a [`TrustingFront`] share.
 #[derive(Clone)]
 struct Trust {
     behind: ApiService,
@@ -96,6 +96,8 @@ impl Trust {
         }
     }
 
+    /// Checks the token with a TokenReview of the issuing cluster, and forwards the request as the ServiceAccount in
+    /// the token.
     async fn forward(&self, request: Request<Incoming>) -> anyhow::Result<Response<tenure_apiserver::Body>> {
         let token = request
             .headers()

@@ -8,6 +8,7 @@ use super::{Action, Attributes};
 use crate::http::ApiError;
 use crate::rights::Rights;
 
+/// Refuses the write of a role or binding that grants rights which the user lacks.
 pub(super) fn check(rights: &Rights, attributes: &Attributes<'_>, object: &Value) -> Result<(), ApiError> {
     let op = attributes.op;
     if op.resource.group != "rbac.authorization.k8s.io" {

@@ -14,7 +14,7 @@ use crate::catalog::Resource;
 use crate::contents::Contents;
 use crate::http::ApiError;
 
-/// A request as one webhook or policy sees it.
+/// The objects and the description of a request, in the version that one webhook or policy gets.
 pub(super) struct ReviewedRequest<'a> {
     object: Option<Cow<'a, Value>>,
     old_object: Option<Cow<'a, Value>>,

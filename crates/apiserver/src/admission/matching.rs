@@ -18,7 +18,7 @@ use crate::selectors::Selectors;
 /// otherwise block its own removal.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// One rule: operations and resources.
+/// A rule of a webhook or policy: the operations and resources that it covers.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Rule {
@@ -54,7 +54,7 @@ impl Rule {
     }
 }
 
-/// The conditions of a webhook or a policy on its requests.
+/// The rules and selectors by which a webhook, policy or binding selects requests.
 #[derive(Debug, Clone)]
 pub(super) struct Matcher {
     rules: Vec<Rule>,
@@ -66,6 +66,7 @@ pub(super) struct Matcher {
     objects: Selectors,
 }
 
+/// The fields of a webhook, of `matchConstraints` or of `matchResources`, with empty defaults.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Constraints {

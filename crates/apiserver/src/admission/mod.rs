@@ -44,7 +44,7 @@ pub const OPTIONAL_PLUGINS: [&str; 4] = [
     Plugin::DefaultTolerationSeconds.name(),
 ];
 
-/// Longest wait for the objects that every new namespace gets.
+/// Longest wait for an object that every new namespace gets, such as the ServiceAccount `default`.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// Admission of writes to a cluster, with its caches between requests.
@@ -56,7 +56,7 @@ pub(crate) struct Admission {
     hooks: webhooks::HookTable,
     policies: policies::Policies,
     turns: quota::NamespaceLocks,
-    /// The guard.
+    /// The guard, if the embedding program has set one, and the state of its learning.
     post: guard::GuardState,
     /// Whether the server has started. Until then its own writes skip webhooks, policies and guard: the server could
     /// not start if it had to ask programs that depend on it.
@@ -185,7 +185,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Waits a moment for an object that may be about to be created.
+    /// Waits up to [`PATIENCE`] until the object under `key` is created.
     async fn wait_for(&self, key: &str) {
         let store = self.contents.store();
         if let Ok(mut watcher) = store.watch(key, store.revision())
@@ -195,8 +195,8 @@ impl Admission {
         }
     }
 
-    /// Checks whether [`Self::validate`] may wait for another program or another request. The caller must then hold
-    /// nothing that those may wait for.
+    /// Checks whether [`Self::validate`] may wait for another program or another request. The caller must then hold no
+    /// lock that those may wait for.
     pub(crate) fn waits_for_others(&self, attributes: &Attributes<'_>) -> bool {
         webhooks::has_validating_webhook(self, attributes) || quota::may_charge(&self.contents, attributes)
     }

@@ -12,6 +12,7 @@ use crate::view::View;
 /// The namespaces that Kubernetes itself needs.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
+/// Refuses a creation in a missing or terminating namespace.
 pub(super) fn on_create(attributes: &Attributes<'_>, view: &View) -> Result<(), ApiError> {
     let op = attributes.op;
     let Some(namespace) = op.namespace.as_deref().filter(|_| op.resource.namespaced) else {
@@ -42,6 +43,7 @@ pub(super) fn on_create(attributes: &Attributes<'_>, view: &View) -> Result<(), 
     Err(error)
 }
 
+/// Refuses the deletion of a namespace that Kubernetes itself needs.
 pub(super) fn on_delete(attributes: &Attributes<'_>) -> Result<(), ApiError> {
     if attributes.is_of_namespace() && IMMORTAL.contains(&attributes.name) {
         return Err(ApiError::denied(

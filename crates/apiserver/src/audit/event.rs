@@ -13,7 +13,7 @@ use super::policy::{Level, Stage};
 /// Longest user agent in bytes; longer ones are cut.
 const USER_AGENT: usize = 1024;
 
-/// The facts of a request so far.
+/// An event of the audit log: the facts of a request that are known at a stage.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {
@@ -51,7 +51,7 @@ pub(super) struct Event {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// The object of a request.
+/// The field `objectRef` of an event: the resource and the object of the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectReference {

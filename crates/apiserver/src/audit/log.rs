@@ -26,16 +26,19 @@ pub struct LogConfig {
 
 const MEGABYTE: u64 = 1024 * 1024;
 
-/// An open log.
+/// The open destination of audit events, with its rotation.
 #[derive(Debug)]
 pub(super) struct Log {
     config: LogConfig,
     open: Mutex<Open>,
 }
 
+/// The open destination of a log.
 #[derive(Debug)]
 enum Open {
+    /// Standard output.
     Output,
+    /// A file with its current size in bytes.
     File { file: File, size: u64 },
 }
 
@@ -118,7 +121,7 @@ impl Log {
         let mut old: Vec<(Timestamp, PathBuf)> = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let entry = entry?;
-            if let Some(turned) = turned_at(path, &entry.file_name().to_string_lossy()) {
+            if let Some(turned) = parse_rotation_time(path, &entry.file_name().to_string_lossy()) {
                 old.push((turned, entry.path()));
             }
         }
@@ -144,20 +147,21 @@ fn open_for_append(path: &Path) -> io::Result<Open> {
     Ok(Open::File { file, size })
 }
 
-const TURNED: &str = "%Y-%m-%dT%H-%M-%S%.3f";
+/// The time in the name of a rotated file.
+const ROTATION_TIME: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 
 /// Returns the name of a rotated file: `audit-2026-01-02T03-04-05.678.log` for `audit.log`.
 fn rotated_path(path: &Path, now: Timestamp) -> PathBuf {
     let (stem, extension) = split_file_name(path);
-    let time = now.strftime(TURNED);
+    let time = now.strftime(ROTATION_TIME);
     path.with_file_name(format!("{stem}-{time}{extension}"))
 }
 
 /// Returns the time in the name of a rotated file; `None` for other names.
-fn turned_at(path: &Path, name: &str) -> Option<Timestamp> {
+fn parse_rotation_time(path: &Path, name: &str) -> Option<Timestamp> {
     let (stem, extension) = split_file_name(path);
     let time = name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&extension)?;
-    jiff::civil::DateTime::strptime(TURNED, time)
+    jiff::civil::DateTime::strptime(ROTATION_TIME, time)
         .ok()?
         .to_zoned(jiff::tz::TimeZone::UTC)
         .ok()

@@ -40,7 +40,7 @@ use self::log::Log;
 use self::policy::Ruling;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body};
 
-/// The audit policy and the log file.
+/// The audit policy and the open log, for all requests of a server.
 #[derive(Debug)]
 pub struct Audit {
     policy: Policy,
@@ -122,11 +122,13 @@ async fn read_up_to(response: Response<Body>, most: usize) -> (Option<Bytes>, Re
 #[derive(Clone, Default)]
 pub(crate) struct AuditRecord(Option<Arc<Request>>);
 
+/// The audit record of a request, shared by its clones.
 struct Request {
     audit: Arc<Audit>,
     state: Mutex<RecordState>,
 }
 
+/// The event of a request so far, and the decision of the audit policy.
 struct RecordState {
     event: Event,
     ruling: Ruling,
@@ -143,7 +145,7 @@ impl fmt::Debug for AuditRecord {
     }
 }
 
-/// The facts of a request that stay the same until its end.
+/// The facts about a request that are known at its arrival and don't change.
 pub(crate) struct RequestFacts<'a> {
     pub(crate) parts: &'a Parts,
     pub(crate) info: &'a RequestInfo,
@@ -267,7 +269,7 @@ impl AuditRecord {
 
     /// Adds an annotation like [`AuditRecord::add_annotation`], for keys that a webhook or policy chose. A key without a valid prefix
     /// is left out.
-    pub(crate) fn note_of_admission(&self, key: &str, value: impl FnOnce() -> String) {
+    pub(crate) fn add_admission_annotation(&self, key: &str, value: impl FnOnce() -> String) {
         if self.0.is_some() && key.split('/').count() == 2 && qualified_name(key).is_empty() {
             self.add_annotation(key, value);
         }
@@ -291,10 +293,11 @@ impl AuditRecord {
     }
 
     /// Records a patch of the request.
-    pub(crate) fn sent_patch(&self, patch: impl FnOnce() -> Value) {
+    pub(crate) fn record_patch(&self, patch: impl FnOnce() -> Value) {
         self.change_at_level(Level::Request, |state| state.event.request_object = Some(patch()));
     }
 
+    /// Changes the record if the policy records this request at least at `level`.
     fn change_at_level(&self, level: Level, change: impl FnOnce(&mut RecordState)) {
         if let Some(this) = &self.0 {
             let mut state = this.state.lock();
@@ -304,12 +307,12 @@ impl AuditRecord {
         }
     }
 
-    /// Records the answer and passes it on. `goes_on` means that the body is not complete yet; then `ending` stays
-    /// with the body.
+    /// Records the answer and returns it. If the body is streamed, `ending` records the end of the request when the
+    /// body ends.
     pub(crate) async fn record_response(
         &self,
         response: Response<Body>,
-        goes_on: bool,
+        is_streamed: bool,
         ending: EndRecorder,
     ) -> Response<Body> {
         let Some(this) = &self.0 else { return response };
@@ -321,7 +324,7 @@ impl AuditRecord {
             state.ruling.level == Level::RequestResponse
         };
         let code = response.status();
-        if goes_on && code.is_success() {
+        if is_streamed && code.is_success() {
             {
                 let mut state = this.state.lock();
                 state.set_code(code);
@@ -335,7 +338,7 @@ impl AuditRecord {
             .is_some_and(|form| form.as_bytes().starts_with(b"application/json"));
         let mut answer = None;
         let mut response = response;
-        // Of a streamed answer only as many bytes are read here as the policy wants.
+        // A streamed answer is read into memory only if the policy records answers.
         let is_there = response.body().size_hint().exact().is_some();
         let most = match (wanted, is_there && !code.is_success()) {
             (true, _) => ANSWER,
@@ -349,7 +352,7 @@ impl AuditRecord {
             (read, response) = read_up_to(response, most).await;
             match read {
                 Some(bytes) => answer = serde_json::from_slice::<Value>(&bytes).ok(),
-                None if wanted => this.state.lock().cut_short(),
+                None if wanted => this.state.lock().mark_truncated(),
                 None => {}
             }
         }
@@ -358,7 +361,7 @@ impl AuditRecord {
             state.take_answer(answer);
         }
         state.set_code(code);
-        if goes_on {
+        if is_streamed {
             this.write(&mut state, Stage::ResponseStarted);
         }
         this.write(&mut state, Stage::ResponseComplete);
@@ -408,6 +411,7 @@ impl Drop for EndRecorder {
 }
 
 impl Request {
+    /// Selects the rule of the audit policy for a request. Secret bodies lower the level to `Metadata`.
     fn apply_policy_rule(
         &self,
         state: &mut RecordState,
@@ -438,6 +442,7 @@ impl Request {
 }
 
 impl RecordState {
+    /// Returns the value without managedFields, if the policy omits them.
     fn drop_omitted_fields(&self, value: Value) -> Value {
         if self.ruling.omits_managed_fields {
             without_managed_fields(value)
@@ -447,11 +452,12 @@ impl RecordState {
     }
 
     /// Records that the answer is too long for the log.
-    fn cut_short(&mut self) {
+    fn mark_truncated(&mut self) {
         let annotations = &mut self.event.annotations;
         annotations.insert(TRUNCATED.to_owned(), "true".to_owned());
     }
 
+    /// Copies a Status into the event, and the whole answer if the level wants it.
     fn take_answer(&mut self, answer: Value) {
         if answer.get("kind").and_then(Value::as_str) == Some("Status") {
             self.take_status(&answer);
@@ -463,6 +469,7 @@ impl RecordState {
         }
     }
 
+    /// Copies the fields of a Status into the event. A secret message is replaced.
     fn take_status(&mut self, answer: &Value) {
         let mut status = empty_metadata();
         for key in ["status", "message", "reason", "details", "code"] {

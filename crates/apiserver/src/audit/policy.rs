@@ -9,7 +9,7 @@ use tenure_auth::identity::UserInfo;
 use tenure_kinds::schema::validation::names;
 use tenure_kinds::schema::{FieldError, FieldPath};
 
-/// The level of detail of a record.
+/// The audit level: how much of a request the log contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Level {
     /// Nothing.
@@ -35,7 +35,7 @@ pub enum Stage {
     Panic,
 }
 
-/// The policy's decision for one request.
+/// The audit policy's decision for one request: the level, and the omitted stages and fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ruling {
     pub(super) level: Level,
@@ -43,7 +43,7 @@ pub(super) struct Ruling {
     pub(super) omits_managed_fields: bool,
 }
 
-/// The rules. The first matching rule decides.
+/// An audit policy. The first rule that matches a request decides about its level and stages.
 #[derive(Debug, Clone)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -51,6 +51,7 @@ pub struct Policy {
     omits_managed_fields: bool,
 }
 
+/// The file of an audit policy, as `audit.k8s.io/v1` defines it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct File {
@@ -67,6 +68,7 @@ struct File {
     omit_managed_fields: bool,
 }
 
+/// A rule of the policy: conditions on a request, and the level of its records.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Rule {
@@ -90,6 +92,7 @@ struct Rule {
     omit_managed_fields: Option<bool>,
 }
 
+/// Resources of one API group in a rule, optionally limited to named objects.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct GroupResources {
@@ -132,7 +135,7 @@ impl Policy {
             return Err(errors.join("; "));
         }
         if rules.is_empty() {
-            return Err("rules: there is none, so nothing would be noted".to_owned());
+            return Err("rules: there are no rules, so the log would stay empty; add at least one rule".to_owned());
         }
         Ok(Self {
             rules,

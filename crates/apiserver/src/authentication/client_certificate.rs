@@ -46,6 +46,7 @@ pub enum CertificateError {
     Uid(usize),
 }
 
+/// The user in a verified chain, and the period in which the chain is valid, in seconds since 1970.
 #[derive(Debug, Clone)]
 struct Remembered {
     user: Option<UserInfo>,
@@ -53,7 +54,7 @@ struct Remembered {
     not_after: i64,
 }
 
-/// Checks client certificates against the trusted CAs.
+/// Verifies client certificates against the trusted CAs, and caches the users of verified chains.
 #[derive(Debug)]
 pub struct ClientCertificates {
     verifier: Arc<dyn ClientCertVerifier>,

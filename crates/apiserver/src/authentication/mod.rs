@@ -24,7 +24,7 @@ pub use token::{ServiceAccountTokens, TokenError};
 pub(crate) use token_request::default_lifetime;
 pub use token_request::{TokenRequested, request_token, secret_token};
 
-/// A caller with valid credentials.
+/// The user of valid credentials, and the audiences for which they are valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authenticated {
     /// The user, with the group `system:authenticated`.

@@ -36,6 +36,7 @@ pub enum TokenError {
     Encode(#[source] serde_json::Error),
 }
 
+/// The JOSE header of a token.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -43,7 +44,7 @@ struct Header {
     kid: String,
 }
 
-/// Creates and verifies the tokens of one issuer.
+/// Creates and verifies the ServiceAccount tokens of one issuer.
 #[derive(Debug)]
 pub struct ServiceAccountTokens {
     issuer: String,
@@ -208,6 +209,7 @@ impl ServiceAccountTokens {
         Some(claims)
     }
 
+    /// Checks the audiences, times and bound objects of a token whose signature is verified. Returns its user.
     fn judge(
         &self,
         token: &str,

@@ -8,7 +8,7 @@ use tenure_kinds::kind;
 use crate::conversion::Webhook;
 use crate::keys;
 
-/// One resource in one version.
+/// A served resource in one version.
 #[derive(Debug, Clone)]
 pub struct Resource {
     served: kind::Resource,

@@ -31,7 +31,7 @@ pub(super) fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Re
         .mode(mode)
         .open(&temporary)?;
     file.write_all(content)?;
-    // The umask narrows the mode given to `open`, so set it again.
+    // The umask may have removed bits of the mode at `open`, so the mode is set again.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;

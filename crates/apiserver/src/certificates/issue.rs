@@ -17,7 +17,7 @@ pub(super) const LEAF_DAYS: i64 = 365;
 /// A certificate is replaced this many days before its end.
 pub(super) const RENEW_DAYS: i64 = 30;
 
-/// The purpose of a certificate.
+/// The purpose of a certificate that the CA signs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The server's own.
@@ -69,7 +69,7 @@ pub(super) fn issue_leaf(
 fn make_parameters(names: &[String], now: Timestamp, days: i64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names.to_vec())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    // A few minutes back, for clients with a slow clock.
+    // The validity begins five minutes before now, for clients with a slow clock.
     params.not_before = SystemTime::from(shift_time(now, -300)).into();
     params.not_after = SystemTime::from(shift_time(now, days.saturating_mul(DAY))).into();
     // One key may get several certificates: without a random serial number they would share one.

@@ -40,7 +40,7 @@ pub enum AuthorityError {
         #[source]
         source: std::io::Error,
     },
-    /// A file does not hold what it should.
+    /// A generated file does not hold the expected content.
     #[error("{} does not hold a valid {what}: {why}; put the right file back, or delete it to get a new one{loss}", .path.display())]
     Broken {
         /// The file.
@@ -87,7 +87,8 @@ pub enum AuthorityError {
 const NEW_AUTHORITY: &str = "; every kubeconfig handed out so far will not trust a new CA";
 const NEW_SIGNING_KEY: &str = "; every ServiceAccount token handed out so far will be refused";
 
-/// The server's CA and what it has signed. `Debug` shows the folder only.
+/// The server's CA, the certificates that it signs, and the key for ServiceAccount tokens. `Debug` shows the folder
+/// only.
 pub struct Authority {
     directory: PathBuf,
     names: Vec<String>,
@@ -316,7 +317,7 @@ impl Authority {
         let ca = STANDARD.encode(&self.ca_pem);
         let certificate = STANDARD.encode(self.admin_pem.load().as_bytes());
         let key = STANDARD.encode(self.admin_key.serialize_pem());
-        // JSON is YAML, too.
+        // Every JSON text is also YAML.
         let extensions = match extensions {
             [] => String::new(),
             some => format!("\x20   extensions: {}\n", Value::from(some.to_vec())),
@@ -353,7 +354,7 @@ impl Authority {
     }
 }
 
-/// Resolves the current serving certificate.
+/// Gives the TLS layer the current serving certificate, which a renewal replaces.
 #[derive(Debug, Default)]
 struct Serving {
     current: arc_swap::ArcSwapOption<CertifiedKey>,

@@ -12,7 +12,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::{AuthorityError, files};
 use crate::authentication::SigningKey;
 
-/// Files in place of those that a server generates. A missing entry is generated.
+/// The certificates and keys that an administrator provides. The server generates each missing one.
 #[derive(Debug, Clone, Default)]
 pub struct ProvidedFiles {
     /// The serving certificate chain and its key, in PEM.
@@ -25,7 +25,7 @@ pub struct ProvidedFiles {
     pub verification_keys: Vec<PathBuf>,
 }
 
-/// The content of the files.
+/// The checked content of the files in [`ProvidedFiles`].
 #[derive(Default)]
 pub(super) struct Provided {
     pub(super) serving: Option<Arc<CertifiedKey>>,

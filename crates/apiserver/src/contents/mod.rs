@@ -22,12 +22,13 @@ use crate::view::View;
 
 pub(crate) use versions::{is_verbatim, stored_prefixes};
 
-/// All objects of one cluster. Clones share them.
+/// The read side of one cluster: its objects, its served resources and the rights of users. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Contents {
     inner: Arc<Inner>,
 }
 
+/// The shared part of all clones of [`Contents`].
 #[derive(Debug)]
 struct Inner {
     store: Store,
@@ -59,10 +60,10 @@ impl Contents {
 
     /// Updates the served resources from the stored CustomResourceDefinitions.
     pub(crate) fn refresh_definitions(&self) {
-        // One at a time, so that the last reader of the store is also the last writer of the table.
+        // The lock allows one refresh at a time, so that an older table never replaces a newer one.
         let mut seen = self.inner.definitions.lock();
         let (store, now) = (&self.inner.store, self.inner.store.revision());
-        // A concurrent writer may have found this writer's definition already.
+        // A concurrent refresh may already have read the newest definitions.
         let prefix = keys::resource_prefix(GROUP, PLURAL, None);
         let nothing_new = || {
             store

@@ -151,7 +151,8 @@ impl Contents {
             duties.extend(duty.map(|duty| (duty, object, entry.bytes.len())));
         }
         if !duties.is_empty() {
-            // A task of its own: other requests may wait for the result after the first one has ended.
+            // The conversion runs in its own task, because other requests may still wait for it when this request has
+            // ended.
             let (contents, resource) = (self.clone(), resource.clone());
             tokio::spawn(async move { contents.present_shared(&resource, duties).await });
         }
@@ -160,9 +161,11 @@ impl Contents {
             presented.push(match wait {
                 Err(object) => self.present_object(object, resource).await?,
                 Ok(wait) => {
-                    let object = wait
-                        .await
-                        .map_err(|_| ApiError::internal("a conversion was given up"))??;
+                    let object = wait.await.map_err(|_| {
+                        ApiError::internal(
+                            "the task that converts this object for several requests ended without a result",
+                        )
+                    })??;
                     Value::clone(&object)
                 }
             });

@@ -20,7 +20,7 @@ use crate::stored::decode_stored;
 /// Pause before a failed attempt is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Follows the definitions until `shutdown`. When the task has ended, all its subtasks have ended, too.
+/// Follows the definitions until `shutdown`. The returned task ends after all its subtasks.
 pub(crate) fn start(registry: Registry, shutdown: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut emptying = JoinSet::new();
@@ -100,7 +100,7 @@ fn make_definition_operation(registry: &Registry) -> Result<Operation, ApiError>
     Ok(Operation::new(resource, None, UserInfo::loopback(), OWN_MANAGER))
 }
 
-/// Writes into the definition why it still exists.
+/// Writes the reason why the definition still exists into its condition `Terminating`.
 async fn write_termination_reason(registry: &Registry, definition: &Value, error: &ApiError) {
     let listed = match find_operation(registry, definition) {
         Some(op) => registry.check_list(&op).await,
@@ -117,7 +117,7 @@ async fn write_termination_reason(registry: &Registry, definition: &Value, error
     let now = format_timestamp(registry.now());
     let noted = registry
         .change_object(&op, definition.name(), |live| {
-            let mut new = the_same(live, definition, &op)?.clone();
+            let mut new = require_same_uid(live, definition, &op)?.clone();
             customresources::set_condition(
                 &mut new,
                 "Terminating",
@@ -130,12 +130,12 @@ async fn write_termination_reason(registry: &Registry, definition: &Value, error
         })
         .await;
     if let Err(error) = noted {
-        tracing::debug!(name = definition.name(), %error, "why a definition is not gone could not be written down");
+        tracing::debug!(name = definition.name(), %error, "the reason why a definition still exists could not be written to its status");
     }
 }
 
-/// Returns the live definition, if it is the deleted one.
-fn the_same<'a>(live: Option<&'a Value>, definition: &Value, op: &Operation) -> Result<&'a Value, ApiError> {
+/// Returns the live definition, or 404 if it is missing or has another UID than the deleted one.
+fn require_same_uid<'a>(live: Option<&'a Value>, definition: &Value, op: &Operation) -> Result<&'a Value, ApiError> {
     live.filter(|live| live.uid() == definition.uid())
         .ok_or_else(|| ApiError::not_found(&op.resource, definition.name()))
 }
@@ -168,7 +168,7 @@ async fn delete_all_objects(registry: &Registry, definition: &Value) -> Result<(
     let op = make_definition_operation(registry)?;
     let released = registry
         .change_object(&op, definition.name(), |live| {
-            let live = the_same(live, definition, &op)?;
+            let live = require_same_uid(live, definition, &op)?;
             let mut new = live.clone();
             let kept: Vec<&str> = live
                 .finalizers()

@@ -84,7 +84,7 @@ impl<'a> Followed<'a> {
     }
 }
 
-/// Turns changes into tasks.
+/// Turns changes of objects into tasks of the controllers, by its indexes.
 #[derive(Debug, Default)]
 pub(crate) struct Dispatcher {
     owners: OwnerIndex,
@@ -105,7 +105,8 @@ pub(crate) struct Dispatcher {
     newest_quota: BTreeMap<String, Timestamp>,
     events: Expiry,
     workload_status: bool,
-    /// Finds the fields that make any object relevant. If `None`, every object is relevant.
+    /// Finds the fields `ownerReferences` and `deletionTimestamp` in the bytes of an object: they make any object
+    /// relevant. If `None`, every object is relevant.
     telling: Option<Regex>,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct ExpiredEvent {
     pub(crate) resource_version: String,
 }
 
-/// The Events by their expiry.
+/// The stored Events, ordered by the time of their expiry.
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
     due: BinaryHeap<Reverse<ExpiredEvent>>,

@@ -12,7 +12,7 @@ use crate::authentication::api_time;
 /// The finalizer in a namespace's spec that waits for its content.
 pub(crate) const FINALIZER: &str = "kubernetes";
 
-/// The content of a namespace after a pass of deletions.
+/// The objects that are left in a terminating namespace after a round of deletions, and the errors of the round.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Remaining {
     /// How many objects of each resource (plural, group).

@@ -45,7 +45,7 @@ pub(super) fn make_status_patch(policy: &Value, registry: &Registry) -> Patch {
     }
 }
 
-/// The kinds of one server.
+/// Looks up kinds and schemas among the served resources.
 struct Served<'a>(&'a Registry);
 
 impl Schemas for Served<'_> {

@@ -13,7 +13,7 @@ use super::dispatch::Task;
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
-/// The waiting and the running tasks.
+/// The waiting, running and delayed tasks of the controllers.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     ready: VecDeque<Task>,

@@ -29,7 +29,7 @@ const AT_ONCE: usize = 32;
 /// Delay between the write of a definition and the serving of its kind: the usual and the longest one.
 const SERVED_WITHIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
-/// The settings of the controllers.
+/// The settings of a cluster's controllers, which choose the tasks that run.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The CA's certificate, for the ConfigMap in every namespace.
@@ -86,13 +86,16 @@ async fn run(registry: Registry, settings: Arc<Settings>, shutdown: Cancellation
     while running.join_next().await.is_some() {}
 }
 
+/// The reason why the controllers stopped following a watch.
 enum End {
     Shutdown,
     FellBehind,
 }
 
+/// A finished task with its result.
 type Ended = (Task, Result<TaskOutcome, TaskError>);
 
+/// The state of the controllers' loop.
 struct Controllers {
     dispatcher: Dispatcher,
     queue: Queue,
@@ -167,6 +170,7 @@ impl Controllers {
         }
     }
 
+    /// Passes a change of the store to the dispatcher, and queues the resulting tasks.
     fn handle_event(&mut self, event: &Event) {
         let Some(name) = ObjectName::from_key(&event.key) else {
             return;
@@ -216,6 +220,7 @@ impl Controllers {
         }
     }
 
+    /// Ends a task: records unresolved owners, logs an error, and schedules the retry of a failed task.
     fn finish_task(&mut self, task: Task, outcome: Result<TaskOutcome, TaskError>) {
         match &outcome {
             Ok(TaskOutcome::Unresolved) => {
@@ -223,7 +228,7 @@ impl Controllers {
                     self.dispatcher.record_unresolved(name.clone());
                 }
             }
-            Ok(TaskOutcome::Yes) => {
+            Ok(TaskOutcome::Complete) => {
                 if let Task::Dependent(name) = &task {
                     self.dispatcher.record_resolved(name);
                 }
@@ -235,16 +240,20 @@ impl Controllers {
                 self.queue.finish(task, false, Instant::now());
                 return;
             }
-            Err(TaskError::Raced) => tracing::debug!(?task, "a controller's write was overtaken and is tried again"),
+            Err(TaskError::Raced) => tracing::debug!(
+                ?task,
+                "another write came before a controller's write, which is retried"
+            ),
             // Logged at debug level: neither a user with unservable objects nor a repeated failure may fill the log.
             Err(error) if error.is_its_owners() || self.queue.has_failed(&task) => {
-                tracing::debug!(%error, ?task, "a controller could not do its work and tries again");
+                tracing::debug!(%error, ?task, "a task of a controller failed and is retried");
             }
-            Err(error) => tracing::warn!(%error, ?task, "a controller could not do its work and tries again"),
+            Err(error) => tracing::warn!(%error, ?task, "a task of a controller failed and is retried"),
         }
         self.queue.finish(task, outcome.is_err(), Instant::now());
     }
 
+    /// Returns the time of the next expiry or delayed task; `None` if there is neither.
     fn next_wake(&self) -> Option<Instant> {
         let due = self.dispatcher.next_due().map(|at| {
             let left = at.duration_since(self.worker.registry.now());

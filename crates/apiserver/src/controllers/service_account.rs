@@ -52,7 +52,7 @@ pub(crate) fn account_of(secret: &Value) -> Option<&str> {
     (get_text(secret, "/type") == TOKEN_TYPE).then(|| get_text(secret, ACCOUNT_NAME))
 }
 
-/// The action for a token Secret.
+/// The action of the token controller for a Secret.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TokenSecret {
     /// Nothing.

@@ -72,16 +72,16 @@ pub(super) enum TaskError {
     Stopped(Stopped),
 }
 
-/// The result of a task that did not fail.
+/// The result of a task without an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TaskOutcome {
     /// The task is complete.
-    Yes,
+    Complete,
     /// An owner could not be resolved: the object is checked again when the kinds change.
     Unresolved,
 }
 
-/// The tools of tasks.
+/// Executes tasks: holds the registry, the settings and the permits that they need.
 #[derive(Debug, Clone)]
 pub(super) struct Worker {
     pub(super) registry: Registry,
@@ -130,7 +130,7 @@ impl Worker {
         dependents.len() > FEW_DEPENDENTS || is_long_object(stored)
     }
 
-    /// `dependents` are the objects that name the task's object as an owner.
+    /// Executes a task. `dependents` are the objects that name the task's object as an owner.
     async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
         match task {
             Task::Namespace(name) => self.empty_namespace(name).await?,
@@ -146,9 +146,11 @@ impl Worker {
             Task::Count(namespace) => self.recount_quotas(namespace).await?,
             Task::CheckTypes(name) => self.check_types(name).await?,
         }
-        Ok(TaskOutcome::Yes)
+        Ok(TaskOutcome::Complete)
     }
 
+    /// Deletes the objects in a terminating namespace, reports the rest as conditions, and removes the finalizer of an
+    /// empty one.
     async fn empty_namespace(&self, namespace: &str) -> Result<(), TaskError> {
         let name = ObjectName::cluster("", "namespaces", namespace);
         let Some(object) = self
@@ -190,7 +192,7 @@ impl Worker {
             self.update(&name, Some("status"), MANAGER, object).await?;
         }
         match remaining.failures.into_iter().next() {
-            // The condition holds the failure; the task fails so that it is retried.
+            // The namespace's condition reports the failure. The task also fails, so that it is retried.
             Some(_) => Err(TaskError::Raced),
             None => Ok(()),
         }
@@ -246,21 +248,22 @@ impl Worker {
         }
     }
 
+    /// Deletes or releases an object, by the states of its owners.
     async fn collect_dependent(&self, name: &ObjectName, dependents: &[ObjectName]) -> Result<TaskOutcome, TaskError> {
         let view = self.registry.view();
         let Some(object) = self.read(&view, name) else {
-            return Ok(TaskOutcome::Yes);
+            return Ok(TaskOutcome::Complete);
         };
         let catalog = self.registry.catalog();
         let states = resolve_owners(&object, name, (&view, &catalog));
         let dependents = read_metadata(&view, dependents);
         match decide_fate(&object, &states, &dependents) {
-            Verdict::Keep => Ok(TaskOutcome::Yes),
+            Verdict::Keep => Ok(TaskOutcome::Complete),
             Verdict::Later => Ok(TaskOutcome::Unresolved),
             Verdict::Release(object) => self
                 .update(name, None, MANAGER, object)
                 .await
-                .map(|()| TaskOutcome::Yes),
+                .map(|()| TaskOutcome::Complete),
             Verdict::Delete { propagation, unblocked } => {
                 let mut options = delete_exactly(&object);
                 options.propagation_policy = Some(propagation.to_owned());
@@ -268,7 +271,7 @@ impl Worker {
                     self.update(name, None, MANAGER, unblocked).await?;
                     options.resource_version = None;
                 }
-                self.delete(name, &options).await.map(|()| TaskOutcome::Yes)
+                self.delete(name, &options).await.map(|()| TaskOutcome::Complete)
             }
         }
     }
@@ -414,6 +417,7 @@ impl Worker {
         }
     }
 
+    /// Deletes an object whose namespace does not exist.
     async fn delete_stray(&self, name: &ObjectName) -> Result<(), TaskError> {
         let view = self.registry.view();
         let namespace = name.namespace.as_deref().unwrap_or_default();
@@ -440,7 +444,8 @@ impl Worker {
 
     /// Recounts the use of a namespace's quotas, while no request is charged there.
     async fn recount_quotas(&self, namespace: &str) -> Result<(), TaskError> {
-        // Requests in the namespace wait for the lock: from here on, the task waits for no permit.
+        // Requests in the namespace wait for the lock that this task takes. With the place in line, the task's further
+        // steps need no permit.
         let _place = long_work::enter_line().await;
         let _turn = self
             .registry

@@ -11,13 +11,15 @@ use tenure_kinds::kind::{Types, version_of};
 
 use super::ConversionFailure;
 
-/// Converted objects of one request.
+/// The conversions that the field owners of one request need: the finished ones, and the requested ones that are
+/// missing.
 #[derive(Debug, Default)]
 pub(crate) struct NeededConversions {
     known: Mutex<Vec<Known>>,
     missing: Mutex<Vec<(Value, String)>>,
 }
 
+/// A finished conversion of an object to the version `wanted`.
 #[derive(Debug)]
 struct Known {
     object: Value,
@@ -46,6 +48,7 @@ impl NeededConversions {
         });
     }
 
+    /// Returns a finished conversion. A missing one is recorded, and counts as failed until the next attempt.
     fn get(&self, object: &Value, wanted: &str) -> Result<Value, ConvertError> {
         let known = self.known.lock();
         let found = known
@@ -64,28 +67,30 @@ impl NeededConversions {
                 {
                     missing.push((object.clone(), wanted.to_owned()));
                 }
-                Err(ConvertError::Failed("a conversion is still to be asked for".to_owned()))
+                Err(ConvertError::Failed(
+                    "the conversion webhook was not called yet for this object".to_owned(),
+                ))
             }
         }
     }
 }
 
-/// The versions of a kind with a conversion webhook, for one request.
-pub(crate) struct Owners {
+/// Converts objects between the versions of a kind with a conversion webhook, for the field owners of one request.
+pub(crate) struct WebhookVersions {
     types: Arc<Types>,
     /// The request's version. A conversion between two other versions goes through it.
     hub: String,
     needed: Arc<NeededConversions>,
 }
 
-impl Owners {
+impl WebhookVersions {
     /// Returns the versions of these types for a request in `hub`.
     pub(crate) fn new(types: Arc<Types>, hub: String, needed: Arc<NeededConversions>) -> Self {
         Self { types, hub, needed }
     }
 }
 
-impl Convert for Owners {
+impl Convert for WebhookVersions {
     fn typing(&self, api_version: &str) -> Option<&Typing> {
         self.types.get(api_version)
     }
@@ -96,7 +101,7 @@ impl Convert for Owners {
         if from == api_version {
             return Ok(Cow::Borrowed(object));
         }
-        // The webhook gets no managedFields.
+        // The webhook gets the object without managedFields, which the converted object gets back below.
         let mut bare = object.clone();
         let metadata = bare.get_mut("metadata").and_then(Value::as_object_mut);
         let owners = metadata.and_then(|metadata| metadata.remove("managedFields"));

@@ -10,8 +10,8 @@ mod shared_conversions;
 use serde_json::Value;
 use tenure_kinds::kind::set_api_version;
 
-pub(crate) use field_owners::{NeededConversions, Owners};
-pub(crate) use shared_conversions::{ConversionDuty, Shared};
+pub(crate) use field_owners::{NeededConversions, WebhookVersions};
+pub(crate) use shared_conversions::{ConversionDuty, SharedConversions};
 
 use crate::http::ApiError;
 use crate::view::View;
@@ -28,7 +28,7 @@ const BOUNDS: Bounds = Bounds {
 /// Limits of one batch, in objects and bytes. A single object is sent whatever its size.
 pub(crate) const BATCH: (usize, usize) = (500, 4 * 1024 * 1024);
 
-/// The reason why a conversion failed.
+/// The message of a failed conversion, in kube-apiserver's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConversionFailure(pub(crate) String);
 
@@ -39,14 +39,14 @@ impl From<ConversionFailure> for ApiError {
     }
 }
 
-/// A webhook that converts the objects of one kind, from one version of the kind's definition.
+/// The conversion webhook of a custom kind. A change of the kind's definition creates a new value.
 #[derive(Debug)]
 pub(crate) struct Webhook {
     endpoint: Endpoint,
     /// The first of the definition's review versions that this server supports.
     review_version: Option<&'static str>,
     /// Conversions for lists and watches.
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedConversions,
 }
 
 impl Webhook {
@@ -66,7 +66,7 @@ impl Webhook {
                 .into_iter()
                 .flatten()
                 .find_map(|version| review::VERSIONS.into_iter().find(|known| version == *known)),
-            shared: Shared::default(),
+            shared: SharedConversions::default(),
         })
     }
 

@@ -28,6 +28,7 @@ pub(super) fn make_review(version: &str, uid: &str, wanted: &str, objects: &[Val
     })
 }
 
+/// The field `response` of a ConversionReview.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Response {
@@ -36,6 +37,7 @@ struct Response {
     converted_objects: Option<Vec<Value>>,
 }
 
+/// The field `result` of a response: a Status.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Outcome {
@@ -91,7 +93,7 @@ pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>,
     Ok(response.converted_objects.unwrap_or_default())
 }
 
-/// A fault of a converted object.
+/// A fault in an object that a conversion webhook returned.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The value is not an object.

@@ -18,16 +18,17 @@ const KEPT: (usize, usize) = (4096, 4 * 1024 * 1024);
 /// An object in another version, or the error of its conversion.
 pub(crate) type ConversionResult = Result<Arc<Value>, ApiError>;
 
-/// A wait for an object whose conversion runs or has ended.
+/// A shared future of a conversion's result. It is an error if the converting task ended without a result.
 pub(crate) type Wait = SharedFuture<oneshot::Receiver<ConversionResult>>;
 
 /// The revision at which an object was written, and the requested version.
 type Key = (u64, Arc<str>);
 
-/// Finished and running conversions.
+/// The running conversions and the latest finished ones of a webhook, which lists and watches share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<Slots>);
+pub(crate) struct SharedConversions(Mutex<Slots>);
 
+/// The conversions by key, with the stored size of each object, in the order of their beginning.
 #[derive(Debug, Default)]
 struct Slots {
     waits: HashMap<Key, (Wait, usize)>,
@@ -42,7 +43,7 @@ pub(crate) struct ConversionDuty {
     answer: oneshot::Sender<ConversionResult>,
 }
 
-impl Shared {
+impl SharedConversions {
     /// Returns the wait for a conversion, and the duty to convert if no task has it yet.
     pub(crate) fn get(&self, revision: u64, wanted: &Arc<str>, bytes: usize) -> (Wait, Option<ConversionDuty>) {
         let key = (revision, wanted.clone());
@@ -67,7 +68,7 @@ impl Shared {
         if presented.is_err() {
             self.0.lock().remove(&duty.key);
         }
-        // It is no fault if no request waits any more.
+        // An error means that no request waits for the result, which is no fault.
         let _nobody_waits = duty.answer.send(presented);
     }
 }
@@ -100,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_converts_for_all_who_wait() {
-        let (shared, v1): (Shared, Arc<str>) = (Shared::default(), "g/v1".into());
+        let (shared, v1): (SharedConversions, Arc<str>) = (SharedConversions::default(), "g/v1".into());
         let (first, duty) = shared.get(1, &v1, 10);
         let (second, none) = shared.get(1, &v1, 10);
         assert!(none.is_none());
@@ -115,7 +116,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_reaches_all_waiters_and_is_not_cached() {
-        let (shared, v1): (Shared, Arc<str>) = (Shared::default(), "g/v1".into());
+        let (shared, v1): (SharedConversions, Arc<str>) = (SharedConversions::default(), "g/v1".into());
         let (first, duty) = shared.get(1, &v1, 10);
         let (second, _) = shared.get(1, &v1, 10);
         shared.send_result(duty.unwrap(), Err(ApiError::internal("x")));
@@ -125,7 +126,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropped_conversion_fails_its_waiters_and_is_retried() {
-        let (shared, v1): (Shared, Arc<str>) = (Shared::default(), "g/v1".into());
+        let (shared, v1): (SharedConversions, Arc<str>) = (SharedConversions::default(), "g/v1".into());
         let (wait, duty) = shared.get(1, &v1, 10);
         drop(duty);
         assert!(wait.await.is_err());
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn no_more_is_kept_than_fits() {
-        let (shared, v1): (Shared, Arc<str>) = (Shared::default(), "g/v1".into());
+        let (shared, v1): (SharedConversions, Arc<str>) = (SharedConversions::default(), "g/v1".into());
         for revision in 0..10 {
             let _ = shared.get(revision, &v1, KEPT.1 / 3);
         }

@@ -14,7 +14,7 @@ use crate::http::{ApiError, RequestInfo};
 use crate::registry::Registry;
 use crate::rights::Rights;
 
-/// The peer of a connection, before any header is read.
+/// The identity of a connection's peer, before any header of a request is read.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Peer {
     /// A client in the network, or in this process, without a certificate.
@@ -29,7 +29,7 @@ pub(crate) enum Peer {
 /// Roles and bindings with at most this many strings are searched within microseconds.
 const SMALL_ROLES: usize = 4096;
 
-/// Decides which requests are admitted to the server.
+/// Authenticates, impersonates and authorizes every request.
 #[derive(Debug)]
 pub(crate) struct Gate {
     authenticator: Authenticator,

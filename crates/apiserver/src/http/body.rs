@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures::StreamExt as _;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody, combinators::UnsyncBoxBody};
 
-/// An error of a body's transport.
+/// The error with which a body ends.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of every response.
@@ -52,6 +52,7 @@ pub(crate) fn body_of_pieces(pieces: Vec<Bytes>) -> Body {
     Pieces { pieces, left }.boxed_unsync()
 }
 
+/// A complete body that is sent in pieces.
 struct Pieces {
     pieces: VecDeque<Bytes>,
     left: usize,
@@ -87,7 +88,7 @@ pub(crate) fn hold_until_end<T: Send + Unpin + 'static>(
     response.map(|body| Holding { body, _held: held }.boxed_unsync())
 }
 
-/// A body that holds a value.
+/// A body that keeps a value, such as a permit, until the body is dropped.
 struct Holding<T> {
     body: Body,
     _held: T,

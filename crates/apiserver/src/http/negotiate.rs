@@ -15,7 +15,7 @@ pub(crate) enum View {
     Metadata,
 }
 
-/// One entry of an Accept header.
+/// An entry of an Accept header: a media type with its parameters and its quality.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct MediaRange {
     pub(crate) media_type: String,
@@ -68,7 +68,7 @@ fn parse(text: &str) -> Option<MediaRange> {
         let value = value.trim_matches('"');
         if key == "q" {
             let quality: f32 = value.parse().unwrap_or(1.0);
-            // The header has at most three decimals.
+            // A quality in the header has at most three decimals.
             range.quality = quality_in_thousandths(quality);
         } else {
             range.parameters.push((key.to_owned(), value.to_owned()));
@@ -89,7 +89,7 @@ fn quality_in_thousandths(quality: f32) -> u16 {
 /// The Go type of custom resources.
 pub(crate) const UNTYPED: &str = "*unstructured.Unstructured";
 
-/// A requested format that does not fit the verb's answer.
+/// A requested format that does not fit the answer: a list's format for one object, or the reverse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnsupportedForm {
     form: &'static str,

@@ -33,7 +33,8 @@ pub(crate) struct RequestInfo {
 }
 
 /// The message in place of an error that may quote a secret.
-pub(crate) const CONFIDENTIAL: &str = "what was sent is not as it must be; it is secret, and not repeated here";
+pub(crate) const CONFIDENTIAL: &str =
+    "the request body is invalid; the body is secret, so the error does not repeat it";
 
 impl RequestInfo {
     /// Checks whether the bodies of request and answer are secret.
@@ -71,7 +72,7 @@ impl RequestInfo {
             return info;
         };
         let mut parts = parts.peekable();
-        // The older form of a watch.
+        // The segment `watch` in a path is the older form of the parameter `watch=true`.
         let watched = parts.next_if(|part| part == "watch").is_some();
         let rest: Vec<String> = parts.collect();
         let (namespace, rest) = match rest.as_slice() {

@@ -8,7 +8,7 @@ use tenure_kinds::schema::{aggregate_errors, go_quoted};
 
 use tenure_kinds::kind::Resource;
 
-/// A refused or failed request.
+/// The error of a refused or failed request, with the fields of a Kubernetes Status.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApiError {
     /// HTTP status code.
@@ -57,19 +57,19 @@ impl ApiError {
         }
     }
 
-    /// The request is malformed.
+    /// Returns 400: the request is malformed.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// The credential is missing or invalid.
+    /// Returns 401: the credential is missing or invalid.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// The object does not exist.
+    /// Returns 404: the object does not exist.
     #[must_use]
     pub fn not_found(resource: &Resource, name: &str) -> Self {
         Self {
@@ -80,13 +80,13 @@ impl ApiError {
         }
     }
 
-    /// No resource is served under this URL.
+    /// Returns 404: no resource is served under this URL.
     #[must_use]
     pub fn no_such_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// An object with this name exists.
+    /// Returns 409: an object with this name exists.
     #[must_use]
     pub fn already_exists(resource: &Resource, name: &str) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl ApiError {
         }
     }
 
-    /// The object's state conflicts with the request.
+    /// Returns 409: the object's state conflicts with the request.
     #[must_use]
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl ApiError {
         }
     }
 
-    /// The writer read an older state than the current one.
+    /// Returns 409: the writer read an older state than the current one.
     #[must_use]
     pub fn modified(resource: &Resource, name: &str) -> Self {
         Self::conflict(
@@ -121,7 +121,7 @@ impl ApiError {
         )
     }
 
-    /// The object breaks rules of its kind.
+    /// Returns 422: the object breaks rules of its kind.
     #[must_use]
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let qualified = if group.is_empty() {
@@ -143,7 +143,7 @@ impl ApiError {
         }
     }
 
-    /// The caller lacks the right for the request.
+    /// Returns 403: the caller lacks the right for the request.
     #[must_use]
     pub fn forbidden(group: &str, resource: &str, name: &str, message: impl Into<String>) -> Self {
         Self {
@@ -154,7 +154,7 @@ impl ApiError {
         }
     }
 
-    /// Admission refuses this request.
+    /// Returns 403: admission refuses this request.
     #[must_use]
     pub fn denied(resource: &Resource, name: &str, why: &str) -> Self {
         let message = if name.is_empty() {
@@ -165,7 +165,7 @@ impl ApiError {
         Self::forbidden(&resource.group, &resource.plural, name, message)
     }
 
-    /// The verb is not served here.
+    /// Returns 405: no verb is served for this method under this URL.
     #[must_use]
     pub fn method_not_allowed() -> Self {
         Self::new(
@@ -175,7 +175,7 @@ impl ApiError {
         )
     }
 
-    /// Objects of this custom kind don't support the verb.
+    /// Returns 405: objects of this custom kind don't support the verb.
     #[must_use]
     pub fn not_supported(resource: &Resource, verb: &str) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl ApiError {
         }
     }
 
-    /// The server supports none of the formats that the client accepts.
+    /// Returns 406: the server supports none of the formats that the client accepts.
     #[must_use]
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::new(
@@ -202,7 +202,7 @@ impl ApiError {
         )
     }
 
-    /// The format of the body is not supported.
+    /// Returns 415: the format of the body is not supported.
     #[must_use]
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         Self::new(
@@ -215,7 +215,7 @@ impl ApiError {
         )
     }
 
-    /// The body is too large.
+    /// Returns 413: the body is larger than `limit` bytes.
     #[must_use]
     pub fn too_large(limit: usize) -> Self {
         Self::new(
@@ -225,13 +225,13 @@ impl ApiError {
         )
     }
 
-    /// The revision that the request needs is no longer in the history.
+    /// Returns 410: the revision that the request needs is no longer in the history.
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// The server has a fault; the text describes it.
+    /// Returns 500: the server has a fault, which `message` describes.
     #[must_use]
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let mut error = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
@@ -240,7 +240,7 @@ impl ApiError {
         error
     }
 
-    /// The server can't handle the request now.
+    /// Returns 503: the server can't handle the request now.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)

@@ -9,7 +9,7 @@ use imbl::Vector;
 use serde_json::Value;
 use tenure_kinds::schema::strict::DEEPEST;
 
-use super::Why;
+use super::FaultReason;
 use crate::http::body::MAX_BODY;
 
 /// Limit for the sum of all copies of one patch, in bytes of JSON: Kubernetes' own limit.
@@ -27,7 +27,7 @@ struct Extent {
     depth: usize,
 }
 
-/// A part of the document.
+/// A value within the document: unchanged as a whole, or split so that its parts can change.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
     /// A value that no path has entered yet.
@@ -36,7 +36,7 @@ pub(super) enum Node {
     List(Vector<Node>),
 }
 
-/// Counts the written bytes and drops them.
+/// A writer that counts the bytes and drops them.
 struct Counter(usize);
 
 impl std::io::Write for Counter {
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// Splits one level into nodes, if the value has levels.
+    /// Splits a whole list or object into nodes of its items, so that a path can enter it.
     fn open(&mut self) {
         match self {
             Self::Whole(Value::Object(map)) => {
@@ -157,7 +157,7 @@ fn index_in(token: &str, length: usize) -> Option<usize> {
     plain.then(|| token.parse().ok()).flatten()
 }
 
-/// A document with the changes so far.
+/// The document of a patch after the operations so far, with its size and depth.
 #[derive(Debug)]
 pub(super) struct Document {
     root: Node,
@@ -190,14 +190,14 @@ impl Document {
     }
 
     /// Adds a value at a path: into an object, or between the items of a list.
-    pub(super) fn add(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
+    pub(super) fn add(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), FaultReason> {
         let node = Node::Whole(value.clone());
         let extent = node.extent();
         self.put_node(path, node, extent)
     }
 
-    /// Replaces a value. A key that the object lacks can be replaced, too.
-    pub(super) fn replace(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
+    /// Replaces a value. Also accepts a key that the object lacks, as Kubernetes does.
+    pub(super) fn replace(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), FaultReason> {
         let node = Node::Whole(value.clone());
         let extent = node.extent();
         let Some((last, parent)) = path.split_last() else {
@@ -206,30 +206,30 @@ impl Document {
             self.deepest = extent.depth;
             return self.check_size();
         };
-        let parent = self.root.find(parent).ok_or(Why::BadPath)?;
+        let parent = self.root.find(parent).ok_or(FaultReason::BadPath)?;
         parent.open();
         let Node::List(items) = parent else {
             return self.put_node(path, node, extent);
         };
-        let index = index_in(last, items.len()).ok_or(Why::BadPath)?;
-        let place = items.get_mut(index).ok_or(Why::BadPath)?;
+        let index = index_in(last, items.len()).ok_or(FaultReason::BadPath)?;
+        let place = items.get_mut(index).ok_or(FaultReason::BadPath)?;
         let before = std::mem::replace(place, node);
         self.bytes = self.bytes.saturating_sub(before.extent().bytes);
         self.check_growth(path, extent, 0)
     }
 
-    pub(super) fn remove(&mut self, path: &[Cow<'_, str>]) -> Result<(), Why> {
+    pub(super) fn remove(&mut self, path: &[Cow<'_, str>]) -> Result<(), FaultReason> {
         let removed = self.take_node(path)?;
         self.bytes = self.bytes.saturating_sub(removed.extent().bytes);
         Ok(())
     }
 
-    pub(super) fn move_value(&mut self, from: &[Cow<'_, str>], path: &[Cow<'_, str>]) -> Result<(), Why> {
+    pub(super) fn move_value(&mut self, from: &[Cow<'_, str>], path: &[Cow<'_, str>]) -> Result<(), FaultReason> {
         if path.starts_with(from) && path.len() != from.len() {
-            return Err(Why::IntoItself);
+            return Err(FaultReason::IntoItself);
         }
         let node = self.take_node(from).map_err(|why| match why {
-            Why::BadPath => Why::BadFrom,
+            FaultReason::BadPath => FaultReason::BadFrom,
             other => other,
         })?;
         // A moved value is at most as deep as the deepest known value. It is measured only if that bound is not
@@ -243,75 +243,75 @@ impl Document {
             extent.depth = exact.depth;
             self.measured = self.measured.saturating_add(exact.bytes);
             if self.measured > MOST_MEASURED {
-                return Err(Why::TooDeep);
+                return Err(FaultReason::TooDeep);
             }
         }
         self.put_node(path, node, extent)
     }
 
-    pub(super) fn copy(&mut self, from: &[Cow<'_, str>], path: &[Cow<'_, str>]) -> Result<(), Why> {
-        let source = self.root.find(from).ok_or(Why::BadFrom)?;
+    pub(super) fn copy(&mut self, from: &[Cow<'_, str>], path: &[Cow<'_, str>]) -> Result<(), FaultReason> {
+        let source = self.root.find(from).ok_or(FaultReason::BadFrom)?;
         let extent = source.extent();
         // Checked before the copy: repeated doubling soon exceeds the memory.
         self.copied = self.copied.saturating_add(extent.bytes);
         if self.copied > MOST_COPIED {
-            return Err(Why::CopiesTooMuch(self.copied));
+            return Err(FaultReason::CopiesTooMuch(self.copied));
         }
         let copy = source.clone();
         self.put_node(path, copy, extent)
     }
 
-    pub(super) fn test(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
+    pub(super) fn test(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), FaultReason> {
         if let Some(node) = self.root.find(path) {
             return if node.equals(value) {
                 Ok(())
             } else {
-                Err(Why::TestFailed)
+                Err(FaultReason::TestFailed)
             };
         }
-        // For a test, a key that the object lacks is null.
+        // A test of a key that the object lacks compares with null.
         let parent = path.split_last().and_then(|(_, parent)| self.root.find(parent));
         let lacks = parent.is_some_and(|parent| matches!(parent, Node::Object(_) | Node::Whole(Value::Object(_))));
         if lacks && value.is_null() {
             Ok(())
         } else {
-            Err(Why::BadPath)
+            Err(FaultReason::BadPath)
         }
     }
 
-    fn take_node(&mut self, path: &[Cow<'_, str>]) -> Result<Node, Why> {
-        let (last, parent) = path.split_last().ok_or(Why::BadPath)?;
-        let parent = self.root.find(parent).ok_or(Why::BadPath)?;
+    fn take_node(&mut self, path: &[Cow<'_, str>]) -> Result<Node, FaultReason> {
+        let (last, parent) = path.split_last().ok_or(FaultReason::BadPath)?;
+        let parent = self.root.find(parent).ok_or(FaultReason::BadPath)?;
         parent.open();
         match parent {
             Node::Object(map) => {
-                let node = map.remove(last.as_ref()).ok_or(Why::BadPath)?;
+                let node = map.remove(last.as_ref()).ok_or(FaultReason::BadPath)?;
                 self.bytes = self.bytes.saturating_sub(last.len());
                 Ok(node)
             }
             Node::List(items) => {
                 let index = index_in(last, items.len()).filter(|index| *index < items.len());
-                Ok(items.remove(index.ok_or(Why::BadPath)?))
+                Ok(items.remove(index.ok_or(FaultReason::BadPath)?))
             }
-            Node::Whole(_) => Err(Why::BadPath),
+            Node::Whole(_) => Err(FaultReason::BadPath),
         }
     }
 
-    fn put_node(&mut self, path: &[Cow<'_, str>], node: Node, extent: Extent) -> Result<(), Why> {
-        let (last, parent) = path.split_last().ok_or(Why::BadPath)?;
+    fn put_node(&mut self, path: &[Cow<'_, str>], node: Node, extent: Extent) -> Result<(), FaultReason> {
+        let (last, parent) = path.split_last().ok_or(FaultReason::BadPath)?;
         if path.len() + extent.depth > DEEPEST {
-            return Err(Why::TooDeep);
+            return Err(FaultReason::TooDeep);
         }
-        let parent = self.root.find(parent).ok_or(Why::BadPath)?;
+        let parent = self.root.find(parent).ok_or(FaultReason::BadPath)?;
         parent.open();
         let before = match parent {
             Node::Object(map) => map.insert(last.clone().into_owned(), node),
             Node::List(items) => {
                 let index = index_in(last, items.len()).filter(|index| *index <= items.len());
-                items.insert(index.ok_or(Why::BadPath)?, node);
+                items.insert(index.ok_or(FaultReason::BadPath)?, node);
                 None
             }
-            Node::Whole(_) => return Err(Why::BadPath),
+            Node::Whole(_) => return Err(FaultReason::BadPath),
         };
         if let Some(before) = before {
             self.bytes = self.bytes.saturating_sub(before.extent().bytes);
@@ -319,9 +319,9 @@ impl Document {
         self.check_growth(path, extent, last.len())
     }
 
-    fn check_growth(&mut self, path: &[Cow<'_, str>], extent: Extent, key: usize) -> Result<(), Why> {
+    fn check_growth(&mut self, path: &[Cow<'_, str>], extent: Extent, key: usize) -> Result<(), FaultReason> {
         if path.len() + extent.depth > DEEPEST {
-            return Err(Why::TooDeep);
+            return Err(FaultReason::TooDeep);
         }
         self.deepest = self.deepest.max(path.len() + extent.depth);
         self.bytes = self.bytes.saturating_add(extent.bytes).saturating_add(key);
@@ -329,9 +329,9 @@ impl Document {
     }
 
     /// Checks the size limit. A document that is already too large may become smaller.
-    fn check_size(&self) -> Result<(), Why> {
+    fn check_size(&self) -> Result<(), FaultReason> {
         if self.bytes > MAX_BODY && self.bytes > self.began_with {
-            Err(Why::TooLarge)
+            Err(FaultReason::TooLarge)
         } else {
             Ok(())
         }

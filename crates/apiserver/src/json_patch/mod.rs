@@ -11,9 +11,9 @@ use std::fmt;
 use document::{Document, MOST_COPIED};
 use serde_json::{Map, Value};
 
-/// The reason why an operation can't be applied.
+/// The reason why an operation of a JSON patch can't be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum FaultReason {
     /// The operation is malformed.
     Unreadable,
     /// The value differs from the tested one.
@@ -32,10 +32,10 @@ pub(crate) enum Why {
     TooLarge,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for FaultReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
-            Self::Unreadable => "it is no operation of a JSON patch",
+            Self::Unreadable => "the operation is not valid in a JSON patch",
             Self::TestFailed => "value did not match",
             Self::BadPath => "path is invalid",
             Self::BadFrom => "\"from\" path is invalid",
@@ -59,7 +59,7 @@ pub(crate) struct Fault {
     pub(crate) operation: usize,
     /// The operation's `path`.
     pub(crate) path: String,
-    pub(crate) why: Why,
+    pub(crate) why: FaultReason,
 }
 
 impl fmt::Display for Fault {
@@ -67,7 +67,7 @@ impl fmt::Display for Fault {
         let Self { operation, path, why } = self;
         match why {
             // kube-apiserver's message, which does not name the operation.
-            Why::CopiesTooMuch(_) => why.fmt(formatter),
+            FaultReason::CopiesTooMuch(_) => why.fmt(formatter),
             _ => write!(formatter, "operation '/{operation}' failed at path '{path}': {why}"),
         }
     }
@@ -80,7 +80,7 @@ impl fmt::Display for Fault {
 pub(crate) fn apply(document: Value, operations: &[Value]) -> Result<Value, Fault> {
     let mut document = Document::new(document);
     for (operation, step) in operations.iter().enumerate() {
-        carry_out(&mut document, step).map_err(|why| Fault {
+        apply_operation(&mut document, step).map_err(|why| Fault {
             operation,
             path: get_text(step, "path").unwrap_or_default().to_owned(),
             why,
@@ -93,12 +93,13 @@ fn get_text<'a>(step: &'a Value, key: &str) -> Option<&'a str> {
     step.get(key).and_then(Value::as_str)
 }
 
-fn carry_out(document: &mut Document, step: &Value) -> Result<(), Why> {
-    let fields: &Map<String, Value> = step.as_object().ok_or(Why::Unreadable)?;
+/// Applies one operation of a patch to the document.
+fn apply_operation(document: &mut Document, step: &Value) -> Result<(), FaultReason> {
+    let fields: &Map<String, Value> = step.as_object().ok_or(FaultReason::Unreadable)?;
     let path = |key| {
         get_text(step, key)
-            .ok_or(Why::Unreadable)
-            .and_then(|text| parse_pointer(text).ok_or(Why::Unreadable))
+            .ok_or(FaultReason::Unreadable)
+            .and_then(|text| parse_pointer(text).ok_or(FaultReason::Unreadable))
     };
     // A missing value counts as null.
     let value = fields.get("value").unwrap_or(&Value::Null);
@@ -112,11 +113,11 @@ fn carry_out(document: &mut Document, step: &Value) -> Result<(), Why> {
         "copy" => {
             let (from, path) = (path("from")?, path("path")?);
             if from.is_empty() {
-                return Err(Why::BadFrom);
+                return Err(FaultReason::BadFrom);
             }
             document.copy(&from, &path)
         }
-        _ => Err(Why::Unreadable),
+        _ => Err(FaultReason::Unreadable),
     }
 }
 
@@ -128,6 +129,7 @@ fn parse_pointer(pointer: &str) -> Option<Vec<Cow<'_, str>>> {
     pointer.strip_prefix('/')?.split('/').map(unescape_token).collect()
 }
 
+/// Replaces `~0` and `~1` in a part of a JSON pointer; `None` for another escape.
 fn unescape_token(escaped: &str) -> Option<Cow<'_, str>> {
     let Some((before, mut rest)) = escaped.split_once('~') else {
         return Some(Cow::Borrowed(escaped));

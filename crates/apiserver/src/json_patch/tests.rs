@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Why, apply};
+use super::{FaultReason, apply};
 
-fn find_patch_error(document: Value, operations: Value) -> Why {
+fn find_patch_error(document: Value, operations: Value) -> FaultReason {
     match apply(document, operations.as_array().expect("operations")) {
         Ok(patched) => panic!("patched: {patched}"),
         Err(fault) => fault.why,
@@ -60,30 +60,51 @@ fn operations() {
 #[test]
 fn invalid_patch_operations_are_refused_with_their_reason() {
     for (step, want) in [
-        (json!({"op": "add", "path": "", "value": {}}), Why::BadPath),
-        (json!({"op": "add", "path": "/x/y", "value": 1}), Why::BadPath),
-        (json!({"op": "add", "path": "/list/3", "value": 1}), Why::BadPath),
-        (json!({"op": "add", "path": "/list/01", "value": 1}), Why::BadPath),
-        (json!({"op": "replace", "path": "/list/-", "value": 1}), Why::BadPath),
-        (json!({"op": "replace", "path": "/list/2", "value": 1}), Why::BadPath),
-        (json!({"op": "remove", "path": "/list/-"}), Why::BadPath),
-        (json!({"op": "remove", "path": "/x"}), Why::BadPath),
-        (json!({"op": "test", "path": "/list/0", "value": 2}), Why::TestFailed),
-        (json!({"op": "test", "path": "/list", "value": [1]}), Why::TestFailed),
-        (json!({"op": "test", "path": "/x", "value": 1}), Why::BadPath),
-        (json!({"op": "test", "path": "/list/9", "value": null}), Why::BadPath),
-        (json!({"op": "copy", "from": "", "path": "/y"}), Why::BadFrom),
-        (json!({"op": "copy", "from": "/x", "path": "/y"}), Why::BadFrom),
-        (json!({"op": "move", "from": "/x", "path": "/y"}), Why::BadFrom),
+        (json!({"op": "add", "path": "", "value": {}}), FaultReason::BadPath),
+        (json!({"op": "add", "path": "/x/y", "value": 1}), FaultReason::BadPath),
+        (
+            json!({"op": "add", "path": "/list/3", "value": 1}),
+            FaultReason::BadPath,
+        ),
+        (
+            json!({"op": "add", "path": "/list/01", "value": 1}),
+            FaultReason::BadPath,
+        ),
+        (
+            json!({"op": "replace", "path": "/list/-", "value": 1}),
+            FaultReason::BadPath,
+        ),
+        (
+            json!({"op": "replace", "path": "/list/2", "value": 1}),
+            FaultReason::BadPath,
+        ),
+        (json!({"op": "remove", "path": "/list/-"}), FaultReason::BadPath),
+        (json!({"op": "remove", "path": "/x"}), FaultReason::BadPath),
+        (
+            json!({"op": "test", "path": "/list/0", "value": 2}),
+            FaultReason::TestFailed,
+        ),
+        (
+            json!({"op": "test", "path": "/list", "value": [1]}),
+            FaultReason::TestFailed,
+        ),
+        (json!({"op": "test", "path": "/x", "value": 1}), FaultReason::BadPath),
+        (
+            json!({"op": "test", "path": "/list/9", "value": null}),
+            FaultReason::BadPath,
+        ),
+        (json!({"op": "copy", "from": "", "path": "/y"}), FaultReason::BadFrom),
+        (json!({"op": "copy", "from": "/x", "path": "/y"}), FaultReason::BadFrom),
+        (json!({"op": "move", "from": "/x", "path": "/y"}), FaultReason::BadFrom),
         (
             json!({"op": "move", "from": "/map", "path": "/map/in"}),
-            Why::IntoItself,
+            FaultReason::IntoItself,
         ),
-        (json!({"op": "Add", "path": "/y", "value": 1}), Why::Unreadable),
-        (json!({"op": "add", "path": "y", "value": 1}), Why::Unreadable),
-        (json!({"op": "add", "path": "/~2", "value": 1}), Why::Unreadable),
-        (json!({"op": "add", "value": 1}), Why::Unreadable),
-        (json!(null), Why::Unreadable),
+        (json!({"op": "Add", "path": "/y", "value": 1}), FaultReason::Unreadable),
+        (json!({"op": "add", "path": "y", "value": 1}), FaultReason::Unreadable),
+        (json!({"op": "add", "path": "/~2", "value": 1}), FaultReason::Unreadable),
+        (json!({"op": "add", "value": 1}), FaultReason::Unreadable),
+        (json!(null), FaultReason::Unreadable),
     ] {
         let document = json!({"list": [1, 2], "map": {}});
         assert_eq!(find_patch_error(document, json!([step])), want, "{step}");
@@ -95,7 +116,7 @@ fn doubling_copies_are_refused_before_they_are_made() {
     // Twenty-eight of these would turn a document of ten bytes into one of 268 MB; sixty exceed any memory.
     let double = |place: usize| json!({"op": "copy", "from": "/a", "path": format!("/a/{place}")});
     let doubling: Value = (0..60).map(double).collect();
-    let Why::CopiesTooMuch(bytes) = find_patch_error(json!({"a": {"0": "x"}}), doubling) else {
+    let FaultReason::CopiesTooMuch(bytes) = find_patch_error(json!({"a": {"0": "x"}}), doubling) else {
         panic!("the copies are counted");
     };
     assert!(bytes <= 2 * 3 * 1024 * 1024, "the next one alone was too much: {bytes}");
@@ -124,11 +145,11 @@ fn a_document_is_bounded_at_each_step() {
     let back = json!({"op": "remove", "path": "/b"});
     assert_eq!(
         find_patch_error(json!({}), json!([add("/a"), add("/b"), back])),
-        Why::TooLarge
+        FaultReason::TooLarge
     );
     assert_eq!(
         find_patch_error(json!({"a": text}), json!([{"op": "copy", "from": "/a", "path": "/b"}])),
-        Why::TooLarge
+        FaultReason::TooLarge
     );
     apply_patch(
         json!({}),
@@ -142,7 +163,7 @@ fn a_document_is_bounded_at_each_step() {
     );
     assert_eq!(
         find_patch_error(large, json!([{"op": "add", "path": "/d", "value": "more"}])),
-        Why::TooLarge
+        FaultReason::TooLarge
     );
 }
 
@@ -152,7 +173,7 @@ fn nothing_is_nested_deeper_than_a_body_may_be() {
     let inwards: Value = (0..3_000)
         .map(|_| json!({"op": "copy", "from": "/a", "path": "/a/b"}))
         .collect();
-    assert_eq!(find_patch_error(json!({"a": {}}), inwards), Why::TooDeep);
+    assert_eq!(find_patch_error(json!({"a": {}}), inwards), FaultReason::TooDeep);
     let to_and_fro: Value = (0..3_000)
         .flat_map(|_| {
             [
@@ -162,11 +183,11 @@ fn nothing_is_nested_deeper_than_a_body_may_be() {
             ]
         })
         .collect();
-    assert_eq!(find_patch_error(json!({"a": {}}), to_and_fro), Why::TooDeep);
+    assert_eq!(find_patch_error(json!({"a": {}}), to_and_fro), FaultReason::TooDeep);
     let deep = "/a".repeat(5_000);
     assert_eq!(
         find_patch_error(json!({}), json!([{"op": "add", "path": deep, "value": 1}])),
-        Why::TooDeep
+        FaultReason::TooDeep
     );
     // A value that is moved often does not count as deeper each time.
     let moved: Value = (0..1_000)

@@ -42,7 +42,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// The group of authorization reviews.
 const REVIEWS: &str = "authorization.k8s.io";
 
-/// The possibly large parts of a request.
+/// The parts of a request that can be large: whether its work may take long, and how much memory its selectors need.
 #[derive(Debug, Default)]
 pub(crate) struct LargeParts {
     /// Whether the request may compute for long: its body is large, few bytes of its body expand to many, or its
@@ -114,9 +114,9 @@ pub(crate) fn measure_request(registry: &Registry, request: &RequestParts<'_>) -
     let compares = info.group == RBAC && !matches!(info.verb.as_str(), "get" | "list");
     // Requests that visit many objects: an eviction reads all budgets of its namespace.
     let evicts = info.subresource.as_deref() == Some("eviction");
-    let goes_far = info.verb == "deletecollection" || compares || evicts || info.group == REVIEWS;
+    let visits_many = info.verb == "deletecollection" || compares || evicts || info.group == REVIEWS;
     let mut asked = LargeParts {
-        is_long: body.len() > SMALL_BODY || multiplies || goes_far || request.has_long_head(),
+        is_long: body.len() > SMALL_BODY || multiplies || visits_many || request.has_long_head(),
         multiplies,
         stored: None,
         selectors: request.weigh_selectors(),
@@ -152,7 +152,7 @@ fn find_stored(
 ) -> Option<Arc<Entry>> {
     let works_on_stored = match info.verb.as_str() {
         "update" | "patch" | "delete" => true,
-        "get" => !is_verbatim(resource) || wants_a_view(headers),
+        "get" => !is_verbatim(resource) || asks_for_view(headers),
         _ => false,
     };
     let name = info.name.as_deref().filter(|_| works_on_stored)?;
@@ -165,7 +165,7 @@ fn may_expand(headers: &HeaderMap, body: &[u8]) -> bool {
     let has = |text: &[u8]| memmem::find(body, text).is_some();
     let form = headers.get(CONTENT_TYPE).map_or(&b""[..], |form| form.as_bytes());
     if contains_ignoring_case(form, b"json-patch") {
-        // An escaped text may contain any operation.
+        // The operation `copy` may also be written with escapes, so any escape counts as a copy.
         return has(b"copy") || has(b"\\u");
     }
     contains_ignoring_case(form, b"yaml") && has(b"&") && has(b"*")
@@ -176,6 +176,7 @@ fn contains_ignoring_case(form: &[u8], text: &[u8]) -> bool {
     form.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))
 }
 
+/// Checks whether a custom kind has validation rules (CEL).
 fn is_judged(resource: &Resource) -> bool {
     match &resource.origin {
         Origin::Builtin => false,
@@ -183,7 +184,8 @@ fn is_judged(resource: &Resource) -> bool {
     }
 }
 
-fn wants_a_view(headers: &HeaderMap) -> bool {
+/// Checks whether the Accept header asks for a table or for metadata, which needs the decoded object.
+fn asks_for_view(headers: &HeaderMap) -> bool {
     let mut accepted = headers.get_all(ACCEPT).iter();
     accepted.any(|form| memmem::find(form.as_bytes(), b"as=").is_some())
 }

@@ -15,15 +15,15 @@ use tokio::sync::Semaphore;
 /// Limit for the messages of one request, in bytes.
 const MAX_REPORTED: usize = 32 * 1024 * 1024;
 
-/// The time limit of a request.
+/// The limits of the work on one request: its time, and the size of its messages.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     at: Instant,
     given_up: AtomicBool,
     reported: AtomicUsize,
-    /// Number of things that this request holds and all users wait for.
+    /// Number of places in line that this request holds: for locks that requests of all users need.
     pub(super) awaited: AtomicUsize,
-    /// The user's line for such a thing.
+    /// The user's line for such a lock.
     pub(super) line: OnceLock<Arc<Semaphore>>,
 }
 
@@ -59,7 +59,7 @@ thread_local! {
     static PRESENT: RefCell<Option<Arc<Deadline>>> = const { RefCell::new(None) };
 }
 
-/// Returns the deadline of the request on which this thread works.
+/// Returns the deadline of the request on which this thread works, if it works on one.
 pub(super) fn find_current_deadline() -> Option<Arc<Deadline>> {
     PRESENT.with_borrow(Clone::clone)
 }

@@ -27,14 +27,14 @@ pub(crate) use deadline::{Deadline, WithDeadline};
 use tenure_background::run_behind_others;
 use tenure_checkpoint::Ended;
 
-/// One user's permits for steps of long work.
+/// The semaphores that limit one user's concurrent steps of long work.
 #[derive(Debug, Clone)]
 pub(crate) struct StepLimiter {
     /// The permits of the user, and of the shares that contain the user, from the innermost.
     pub(crate) own: Vec<Arc<Semaphore>>,
     /// The permits that all users share.
     pub(crate) all: Arc<Semaphore>,
-    /// A line with one permit, for requests that wait for something that all users may wait for (see [`enter_line`]).
+    /// A line with one permit, for requests that wait for a lock that requests of all users need (see [`enter_line`]).
     pub(crate) line: Arc<Semaphore>,
     /// How long a request waits for its first permit.
     pub(crate) patience: Duration,
@@ -66,7 +66,7 @@ impl RefusalPause {
     }
 }
 
-/// Permits, held until the step is done.
+/// The permits of one step of long work: of the user and its shares, and of all users.
 pub(crate) type StepPermits = (Vec<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
 impl StepLimiter {
@@ -98,7 +98,7 @@ impl StepLimiter {
 /// The reason why long work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// The work did not begin, as its user has too much of it: the client should retry.
+    /// The work did not begin, because its user got no permit in time: the client should retry.
     NoTurn,
     /// The work was stopped at a limit.
     Ended(Ended),
@@ -117,7 +117,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let _waiting = Waiting(deadline.clone());
+    let _waiting = CallerWait(deadline.clone());
     let mut work = WithDeadline::new(deadline.clone(), work);
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(woken.clone());
@@ -139,7 +139,7 @@ where
         begun = true;
         let waker = waker.clone();
         let step = tokio::task::spawn_blocking(move || {
-            // The permit belongs to the thread, and not to the task that waits for it.
+            // The thread holds the permit until the step ends, even if the waiting task is dropped before.
             let turn = turn;
             let began = Instant::now();
             let runtime = Handle::current();
@@ -200,14 +200,14 @@ pub(crate) async fn run_part<T: Send + 'static>(
         None => None,
     };
     let running = tokio::task::spawn_blocking(move || {
-        // The permits belong to the thread, and not to the task that waits for it.
+        // The thread holds the permits until the part ends, even if the waiting task is dropped before.
         let _turn = turn;
         part()
     });
     running.await
 }
 
-/// The place in line that [`enter_line`] returns.
+/// The place in the user's line that [`enter_line`] returns, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct QueuePlace {
     request: Option<Arc<Deadline>>,
@@ -222,9 +222,9 @@ impl Drop for QueuePlace {
     }
 }
 
-/// Waits for a place in the user's line. Call this before a wait for something that requests of all users wait for,
-/// and hold the place until that thing is returned. Only one request of a user's long work has a place in such a
-/// line. Its further steps wait for no permits, because other users wait for the thing that it holds.
+/// Waits for a place in the user's line. Call this before a wait for a lock that requests of all users need, such as
+/// the lock for allocations. Hold the place until the lock is released. Only one request of a user's long work has a
+/// place at a time. Its further steps wait for no permits, because other users wait for the lock that it holds.
 pub(crate) async fn enter_line() -> QueuePlace {
     let request = deadline::find_current_deadline();
     let line = request.as_ref().and_then(|request| request.line.get().cloned());
@@ -238,16 +238,16 @@ pub(crate) async fn enter_line() -> QueuePlace {
     QueuePlace { request, _place: place }
 }
 
-/// Marks that a caller waits for the result.
-struct Waiting(Arc<Deadline>);
+/// A caller's wait for the result. Dropping it ends the work at its next checkpoint.
+struct CallerWait(Arc<Deadline>);
 
-impl Drop for Waiting {
+impl Drop for CallerWait {
     fn drop(&mut self) {
         self.0.mark_given_up();
     }
 }
 
-/// Wakes the loop after an event, also if the event came before the loop waited.
+/// Wakes [`run`] when the work can continue, even if that happens before `run` waits.
 #[derive(Default)]
 struct Woken(Notify);
 

@@ -64,7 +64,7 @@ impl DeleteOptions {
         Ok(Self {
             uid: text("/preconditions/uid"),
             resource_version: text("/preconditions/resourceVersion"),
-            propagation_policy: Self::one_policy(text("/propagationPolicy"), orphan)?,
+            propagation_policy: Self::merge_policies(text("/propagationPolicy"), orphan)?,
             grace_period_seconds: value.get("gracePeriodSeconds").and_then(Value::as_i64),
             dry_run: !dry_run.is_empty(),
         })
@@ -89,7 +89,7 @@ impl DeleteOptions {
     ];
 
     /// Returns the propagation policy from its two possible fields.
-    pub(crate) fn one_policy(policy: Option<String>, orphan: Option<bool>) -> Result<Option<String>, ApiError> {
+    pub(crate) fn merge_policies(policy: Option<String>, orphan: Option<bool>) -> Result<Option<String>, ApiError> {
         match (policy, orphan) {
             (Some(policy), Some(_)) => {
                 let twice = FieldError::invalid(

@@ -20,7 +20,7 @@ use crate::conversion::NeededConversions;
 use crate::http::{FieldError, warnings};
 use crate::view::View;
 
-/// The handling of fields that the kind does not have.
+/// The handling of unknown and repeated fields: the query parameter `fieldValidation`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
     /// Unknown fields are dropped silently.
@@ -44,7 +44,7 @@ pub struct ExplicitOptions {
 /// Texts for the answer's Warning headers, collected on the way.
 pub(crate) type Warnings = Arc<Mutex<Vec<String>>>;
 
-/// One request to the registry.
+/// A request to the registry, without its object: resource, user, options, and the texts for warnings.
 #[derive(Debug, Clone)]
 pub struct Operation {
     /// The resource.

@@ -36,7 +36,7 @@ impl Registry {
         let manager = kind_properties::field_manager(op);
         let sent_uid = config.uid().to_owned();
         self.change_object(op, name, |live| {
-            // If an update can create objects of the kind, an update of the status can, too.
+            // For a kind that an update can create, an update of the status can also create the object.
             if live.is_none() && op.subresource.is_some() && !op.resource.behavior.is_created_by_update {
                 return Err(ApiError::not_found(&op.resource, name));
             }

@@ -30,12 +30,13 @@ impl Charge {
                 .write_used(namespace, quota, |used| used.subtract(amount))
                 .await;
             if let Err(error) = written {
-                tracing::warn!(quota, namespace, %error, "a charge could not be given back");
+                tracing::warn!(quota, namespace, %error, "a quota charge could not be refunded");
             }
         }
     }
 }
 
+/// The boxed write of a quota.
 type Writing<'a> = Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'a>>;
 
 impl Registry {

@@ -22,7 +22,7 @@ impl Registry {
         options: &DeleteOptions,
     ) -> Result<Listing, ApiError> {
         options.validate()?;
-        super::delete::warn_of_children(op, options);
+        super::delete::warn_of_remaining_pods(op, options);
         let mut page = self.list(op, list).await?;
         // Converted objects are kept, so that the webhook is not called again for deleted objects.
         let converted = page.items.are_converted_elsewhere();

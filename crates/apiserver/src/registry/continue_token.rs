@@ -7,7 +7,7 @@ use tenure_kinds::schema::{base64_fault, json_syntax};
 
 use crate::http::ApiError;
 
-/// The start of the next page, in Kubernetes' encoding.
+/// The content of a continue token: the listed revision, and the first key of the next page.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContinueToken {

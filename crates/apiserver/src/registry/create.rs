@@ -21,7 +21,7 @@ const NAME_ATTEMPTS: usize = 8;
 /// How often an allocation is retried if another request got the value meanwhile.
 const ALLOCATION_ATTEMPTS: usize = 8;
 
-/// The verb of a request that creates an object.
+/// The verb of a request that creates an object: it decides which rights the request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     /// The request asks for the creation, and is authorized for it.
@@ -76,7 +76,7 @@ impl Registry {
             match self.insert_named(op, candidate, verb).await {
                 Err(error) if error.reason == "AlreadyExists" && attempts > 0 => {}
                 Err(mut error) if error.reason == "AlreadyExists" && !object.meta_str("generateName").is_empty() => {
-                    // Added even if the name was given, as the object also asked for a generated one.
+                    // The text is added even if the object has a name, because the object also has a generateName.
                     error
                         .message
                         .push_str(", the server was not able to generate a unique name for the object");
@@ -107,7 +107,7 @@ impl Registry {
             }
         }
         Err(ApiError::unavailable(format!(
-            "what {} {:?} needs was given away again and again while it was admitted; try again",
+            "other requests took the values that {} {:?} needs during its admission, several times; try again",
             resource.qualified_name(),
             object.name()
         )))
@@ -147,7 +147,8 @@ impl Registry {
         }
         let key = op.key(&name);
         let attributes = Attributes::create(op, &name);
-        // This request must not wait for other programs while all requests wait for its turn.
+        // Admission may wait for another program. Other requests wait for the lock of allocations, so it is released
+        // before.
         let gives_way = turn.is_some() && self.admission().waits_for_others(&attributes);
         if gives_way {
             turn = None;
@@ -270,7 +271,7 @@ pub(crate) fn refuse_invalid(
 
 /// Sets the URL's namespace in the object. Another namespace in the object is an error.
 pub(crate) fn check_namespace(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
-    fits_namespace(op, object)?;
+    check_sent_namespace(op, object)?;
     if let Some(namespace) = op.namespace.as_deref().filter(|_| op.resource.namespaced)
         && object.namespace().is_empty()
     {
@@ -280,7 +281,7 @@ pub(crate) fn check_namespace(op: &Operation, object: &mut Value) -> Result<(), 
 }
 
 /// Refuses an object with another namespace than the URL.
-fn fits_namespace(op: &Operation, object: &Value) -> Result<(), ApiError> {
+fn check_sent_namespace(op: &Operation, object: &Value) -> Result<(), ApiError> {
     let wanted = op.namespace.as_deref().filter(|_| op.resource.namespaced);
     if wanted.is_none_or(|wanted| ["", wanted].contains(&object.namespace())) {
         return Ok(());

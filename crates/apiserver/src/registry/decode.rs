@@ -22,7 +22,7 @@ pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> 
     let (mut object, repeated) =
         parse(body, format, twice).map_err(|error| refused(refuse_unrecognized(op, body, &error.message)))?;
     if object.is_null() && !custom {
-        // For a typed decoder this is an empty object.
+        // A body of null decodes to an empty object of a built-in kind, as in Kubernetes.
         object = json!({});
     }
     if !object.is_object() && !object.is_null() {
@@ -89,7 +89,7 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
     let Some(map) = object.as_object_mut() else {
         return Ok(());
     };
-    // A typed client may leave out both: the URL identifies the kind.
+    // A typed client may leave out apiVersion and kind, because the URL identifies the kind.
     for (key, wanted) in [("apiVersion", &wanted_version), ("kind", &wanted_kind)] {
         let missing = map.get(key).and_then(Value::as_str).is_none_or(str::is_empty);
         if missing {
@@ -184,7 +184,7 @@ pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<Str
     let decoded = kind_properties::read(op, std::mem::take(object))?;
     *object = decoded.value;
     if resets_owners {
-        // An empty list means more than a missing one.
+        // Decoding drops an empty list. But an empty managedFields resets the field owners, so the list is restored.
         object.set_meta("managedFields", json!([]));
     }
     let mut faults = repeated;

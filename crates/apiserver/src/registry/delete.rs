@@ -12,7 +12,7 @@ use crate::http::ApiError;
 use crate::kind_properties;
 use crate::stored::{decode_stored, encode};
 
-/// The result of a deletion.
+/// The result of a deletion request: the object is gone, or waits for its finalizers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
     /// The object was deleted; this is its last state.
@@ -27,7 +27,7 @@ impl Registry {
     /// # Errors
     /// 404 if it is missing, 409 if a precondition does not hold, 403 if admission refuses.
     pub async fn delete(&self, op: &Operation, name: &str, options: &DeleteOptions) -> Result<Deleted, ApiError> {
-        warn_of_children(op, options);
+        warn_of_remaining_pods(op, options);
         self.delete_asked(op, name, name, options).await
     }
 
@@ -138,7 +138,7 @@ fn has_grace_period(object: &Value) -> bool {
 }
 
 /// Warns a client that deletes a Job without a propagation policy: the old default leaves the Job's Pods.
-pub(super) fn warn_of_children(op: &Operation, options: &DeleteOptions) {
+pub(super) fn warn_of_remaining_pods(op: &Operation, options: &DeleteOptions) {
     if let Some(warning) = op.resource.behavior.deletion_warning
         && options.propagation_policy.is_none()
     {

@@ -16,7 +16,7 @@ use crate::http::ApiError;
 use crate::long_work::{StepLimiter, run_part};
 use crate::stored::decode_stored;
 
-/// The meaning of a list's resourceVersion.
+/// The parameter `resourceVersionMatch` of a list: the meaning of its resourceVersion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RevisionMatch {
     Exact,
@@ -51,7 +51,7 @@ pub(crate) struct Listing {
     pub(crate) items: PageReader,
 }
 
-/// The objects of a page, read batch by batch.
+/// Reads the objects of a page batch by batch.
 #[derive(Debug)]
 pub(crate) struct PageReader {
     registry: Registry,
@@ -349,10 +349,10 @@ impl PageReader {
 /// Returns the result of reading objects that no webhook converts.
 pub(super) fn without_waiting<T>(reading: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
     let read = reading.now_or_never();
-    read.unwrap_or_else(|| Err(ApiError::internal("a list waits where nothing is to be waited for")))
+    read.unwrap_or_else(|| Err(ApiError::internal("a list without a conversion webhook had to wait")))
 }
 
-/// Bytes of entries that are searched on a thread where other requests wait.
+/// Bytes of entries that a list searches on the thread that serves requests, before other threads continue.
 const LITTLE: usize = 16 * 1024;
 /// Bytes of entries that one step searches.
 const SEARCHED: usize = 256 * 1024;

@@ -16,7 +16,7 @@ use crate::http::ApiError;
 /// Interval between checks of the kept values, while a source is open.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A source of objects.
+/// The rest of a list that is being sent: its objects that were not read yet.
 #[derive(Debug)]
 pub(super) enum ListSource {
     /// Keys with a prefix, from `next` on, and no more than `left`.
@@ -71,12 +71,12 @@ impl ListSource {
     }
 }
 
-/// The age of a source: the bytes that were displaced before it, and a number.
+/// The age of a source: the store's displaced bytes when it was opened, and a sequence number.
 type Age = (u64, u64);
-/// Sources by age.
+/// The open sources, ordered by age: the oldest are removed first.
 type Table = Mutex<BTreeMap<Age, Weak<SourceSlot>>>;
 
-/// The open sources of one server.
+/// The open sources of lists, and the limit for the old values that they keep in memory.
 #[derive(Debug)]
 pub(crate) struct OpenSources {
     table: Arc<Table>,
@@ -150,7 +150,7 @@ impl SourceSlot {
         match &mut *self.source.lock() {
             Some(source) => Ok(source.take_entries(bytes)),
             None => Err(ApiError::expired(
-                "the list was read too slowly: too much has changed since it began",
+                "the list was read too slowly: too many objects have changed since its beginning; list again",
             )),
         }
     }

@@ -47,7 +47,7 @@ const RACE_ATTEMPTS: usize = 10_000;
 /// The manager of the fields that this server writes itself: kube-apiserver's name.
 pub(crate) const OWN_MANAGER: &str = "kube-apiserver";
 
-/// The result of a write.
+/// The result of a write request: the object for the answer, and whether it was created.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The object.

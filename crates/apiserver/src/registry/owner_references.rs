@@ -7,10 +7,10 @@ use tenure_checkpoint::checkpoint;
 
 use super::{ObjectExt, Operation};
 
-/// The time of the check.
+/// The moment at which repeated owner references are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CheckTime {
-    /// In the sent object.
+    /// In the object as the client sent it.
     Sent,
     /// After all mutating admission.
     Admitted,

@@ -10,7 +10,7 @@ use super::{ObjectExt, Operation, Outcome, Registry};
 use crate::formats::{self, BodyFormat};
 use crate::http::body::MAX_BODY;
 use crate::http::{ApiError, FieldError};
-use crate::json_patch::Why;
+use crate::json_patch::FaultReason;
 use crate::kind_properties;
 
 /// Kubernetes' limit on the operations of one JSON patch.
@@ -140,7 +140,7 @@ impl Registry {
         let (version, kind) = (found("apiVersion"), found("kind"));
         if resource.is_custom() {
             if version.is_empty() {
-                fits_version(op, name, live, &new)?;
+                check_resource_version(op, name, live, &new)?;
                 let why = "Object 'apiVersion' is missing in 'object has no apiVersion field'";
                 return Err(ApiError::internal(why));
             }
@@ -192,16 +192,16 @@ impl Registry {
         super::update::check_name(&new, name)?;
         resource.normalize(&mut new);
         kind_properties::set_defaults(resource, &mut new);
-        fits_version(op, name, live, &new)?;
+        check_resource_version(op, name, live, &new)?;
         Ok(self.update_managed_fields(op, live, new))
     }
 }
 
 /// Checks the resourceVersion of the patched object: it must be the live one, or missing.
-fn fits_version(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<(), ApiError> {
+fn check_resource_version(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<(), ApiError> {
     super::update::check_version(new.resource_version())?;
     match new.wanted_version() {
-        "" => super::update::needs_version(op, name),
+        "" => super::update::require_version(op, name),
         same if same == live.resource_version() => Ok(()),
         _ => Err(ApiError::modified(&op.resource, name)),
     }
@@ -263,7 +263,7 @@ fn json_patch(document: Value, body: &Value) -> Result<Value, ApiError> {
         ));
     }
     crate::json_patch::apply(document, operations).map_err(|fault| match fault.why {
-        Why::TooLarge => ApiError::too_large(MAX_BODY),
+        FaultReason::TooLarge => ApiError::too_large(MAX_BODY),
         // The error gives no reason: kube-apiserver gives none either, also for copies that add up to too much, and
         // the operation may hold a secret.
         _ => ApiError::new(

@@ -18,7 +18,7 @@ use crate::stored::encode;
 const DISRUPTED: usize = 2000;
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// A request to connect to a running pod.
+/// A request for a connection to a running pod, or for its log.
 pub(crate) struct Connection<'a> {
     /// The named container.
     pub(crate) container: &'a str,
@@ -52,7 +52,7 @@ impl Registry {
             ..op.clone()
         };
         let pod = self.get(&pods, name).await?;
-        if outside_of_budgets(&pod) {
+        if uses_no_budget(&pod) {
             return self.disrupt_pod(&pods, name, &options).await;
         }
         let budgets = self.budgets_over(op, &pod)?;
@@ -64,7 +64,7 @@ impl Registry {
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(ApiError::new(500, "", why));
         };
-        let spared = !is_ready(&pod) && spares_unready(budget);
+        let spared = !is_ready(&pod) && allows_unready_eviction(budget);
         if spared {
             // A pod that is not ready uses no budget, but may become ready: so the deletion requires this version.
             let unchanged = options.resource_version.is_none();
@@ -78,7 +78,7 @@ impl Registry {
                 ..options
             };
             return match self.disrupt_pod(&pods, name, &exact).await {
-                Err(error) if unchanged && error.reason == "Conflict" => Err(being_processed(budget.name())),
+                Err(error) if unchanged && error.reason == "Conflict" => Err(make_processing_error(budget.name())),
                 other => other,
             };
         }
@@ -157,7 +157,7 @@ impl Registry {
             let mut object = live.clone();
             let number = |pointer: &str| live.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
             if number("/status/observedGeneration") < number("/metadata/generation") {
-                return Err(being_processed(budget));
+                return Err(make_processing_error(budget));
             }
             let refused = |why: &str| Err(ApiError::denied(&budgets.resource, budget, why));
             let allowed = number("/status/disruptionsAllowed");
@@ -169,7 +169,7 @@ impl Registry {
                 return refused("DisruptedPods map too big - too many evictions not confirmed by PDB controller");
             }
             if allowed == 0 {
-                return Err(make_violation_error(0, &why_none_is_left(budget, live)));
+                return Err(make_violation_error(0, &describe_exhausted_budget(budget, live)));
             }
             if allowed == 1 {
                 set_condition(
@@ -234,8 +234,8 @@ impl Registry {
             super::update::check_uid(&pods, name, pod, binding)?;
             let (sent, version) = (binding.resource_version(), pod.resource_version());
             super::update::check_precondition(&pods, name, "ResourceVersion", sent, version)?;
-            if let Some(why) = why_not_bound(pod) {
-                return Err(not_bound(name, &why));
+            if let Some(why) = find_binding_obstacle(pod) {
+                return Err(make_binding_error(name, &why));
             }
             if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
                 spec.insert("nodeName".to_owned(), Value::from(text("/target/name")));
@@ -331,7 +331,7 @@ impl Registry {
 }
 
 /// Checks whether the pod uses no budget: it has ended, has not begun, or is being deleted.
-fn outside_of_budgets(pod: &Value) -> bool {
+fn uses_no_budget(pod: &Value) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     matches!(phase, "Succeeded" | "Failed" | "Pending") || pod.is_deleting()
 }
@@ -345,7 +345,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// Checks whether the budget lets pods that are not ready be evicted.
-fn spares_unready(budget: &Value) -> bool {
+fn allows_unready_eviction(budget: &Value) -> bool {
     let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
     let policy = budget
         .pointer("/spec/unhealthyPodEvictionPolicy")
@@ -354,6 +354,7 @@ fn spares_unready(budget: &Value) -> bool {
     policy == Some("AlwaysAllow") || (current >= desired && desired > 0)
 }
 
+/// Returns the 429 of an eviction that a budget does not allow, with the seconds until a retry (zero for none).
 fn make_violation_error(seconds: u64, cause: &str) -> ApiError {
     let mut error = ApiError::new(429, "TooManyRequests", VIOLATED);
     if seconds > 0 {
@@ -368,14 +369,16 @@ fn make_violation_error(seconds: u64, cause: &str) -> ApiError {
     error
 }
 
-fn being_processed(budget: &str) -> ApiError {
+/// Returns the error for a budget whose status is older than its spec.
+fn make_processing_error(budget: &str) -> ApiError {
     make_violation_error(
         10,
         &format!("The disruption budget {budget} is still being processed by the server."),
     )
 }
 
-fn why_none_is_left(name: &str, budget: &Value) -> String {
+/// Returns the cause of a budget's zero allowed disruptions, in kube-apiserver's words.
+fn describe_exhausted_budget(name: &str, budget: &Value) -> String {
     let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
     let (current, desired) = (number("/status/currentHealthy"), number("/status/desiredHealthy"));
     let conditions = budget.pointer("/status/conditions").and_then(Value::as_array);
@@ -428,7 +431,8 @@ fn set_condition(object: &mut Value, mut condition: Value) {
     }
 }
 
-fn why_not_bound(pod: &Value) -> Option<String> {
+/// Returns the reason why a pod can't be bound to a node; `None` if it can.
+fn find_binding_obstacle(pod: &Value) -> Option<String> {
     let name = pod.name();
     let node = pod
         .pointer("/spec/nodeName")
@@ -446,7 +450,8 @@ fn why_not_bound(pod: &Value) -> Option<String> {
     }
 }
 
-fn not_bound(name: &str, why: &str) -> ApiError {
+/// Returns the 409 for a pod that can't be bound.
+fn make_binding_error(name: &str, why: &str) -> ApiError {
     let mut error = ApiError::new(
         409,
         "Conflict",

@@ -91,7 +91,7 @@ impl Registry {
                     return Err(ApiError::modified(&op.resource, name));
                 }
                 if scale.resource_version() == "0" {
-                    super::update::needs_version(op, name)?;
+                    super::update::require_version(op, name)?;
                 }
                 let replicas = scale.pointer("/spec/replicas").filter(|replicas| !replicas.is_null());
                 let replicas = replicas.cloned().unwrap_or_else(|| json!(0));
@@ -107,7 +107,7 @@ impl Registry {
                     );
                     return Err(unpatchable_error("Scale", why));
                 };
-                // The validation of a custom resource has its own error for this.
+                // The validation of a custom resource reports a negative count with its own error.
                 if number < 0 && !op.resource.is_custom() {
                     let fault = FieldError::invalid("spec.replicas", number, "must be greater than or equal to 0");
                     return Err(ApiError::invalid("autoscaling", "Scale", name, &[fault]));

@@ -17,12 +17,13 @@ use crate::long_work;
 use crate::rights::Rights;
 use crate::view::View;
 
-/// All objects of one server. Clones share them.
+/// The verbs on all objects of one cluster, and the state that they share. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
 }
 
+/// The shared part of all clones of a [`Registry`].
 #[derive(Debug)]
 struct Inner {
     contents: Contents,
@@ -97,7 +98,8 @@ impl Registry {
         &self.inner.admission
     }
 
-    /// Waits for the turn of a request that allocates from something finite; returns `None` at once for all others.
+    /// Waits for the lock for allocations if the kind allocates unique values, such as addresses of Services. Returns
+    /// `None` at once for all other kinds.
     pub(super) async fn allocation_turn(&self, resource: &Resource) -> Option<WriteLock<'_>> {
         if resource.behavior.shares == Shared::Nothing {
             return None;
@@ -127,7 +129,7 @@ impl Registry {
     }
 }
 
-/// The turn of one request, for which others wait.
+/// The lock for allocations, held by one request until it is stored; and its place in the user's line for the lock.
 pub(super) struct WriteLock<'a> {
     _turn: tokio::sync::MutexGuard<'a, ()>,
     _line: long_work::QueuePlace,

@@ -46,7 +46,7 @@ impl Registry {
             };
             check_uid(op, name, live, &object)?;
             if sent.is_empty() {
-                needs_version(op, name)?;
+                require_version(op, name)?;
             }
             check_version(object.resource_version())?;
             if !sent.is_empty() && sent != live.resource_version() {
@@ -84,7 +84,7 @@ impl Registry {
                     Computed::Unchanged => return Err(ApiError::not_found(&op.resource, name)),
                 };
                 if !op.dry_run {
-                    // The object to replace was deleted, so its version means nothing.
+                    // The object that the request read was deleted, so the sent version no longer applies.
                     new.remove_meta("resourceVersion");
                 }
                 match self.insert(op, new, Verb::Change).await {
@@ -117,15 +117,15 @@ impl Registry {
             {
                 op.prepare_for_storage(&live, &mut admitted, &self.view(), self.now());
                 if admitted == live {
-                    // The steps below would find nothing to do.
+                    // The object stays unchanged, so it is neither validated nor stored.
                     let _charged = self.admit(&attributes, &live, true).await?;
                     return Ok(answer_unchanged(op, entry, live));
                 }
                 admitted = live.clone();
             }
             match self.replace_stored(op, name, entry, &live, admitted).await {
-                Err(Refusal::Raced) => {}
-                Err(Refusal::Error(error)) => return Err(error),
+                Err(ReplaceError::Raced) => {}
+                Err(ReplaceError::Error(error)) => return Err(error),
                 Ok(Replaced::Unchanged) => return Ok(answer_unchanged(op, entry, live)),
                 Ok(Replaced::By(answer)) => return Ok(Outcome { answer, created: false }),
             }
@@ -133,6 +133,7 @@ impl Registry {
         Err(ApiError::modified(&op.resource, name))
     }
 
+    /// Admits, validates and stores the replacement of a live object.
     async fn replace_stored(
         &self,
         op: &Operation,
@@ -140,7 +141,7 @@ impl Registry {
         entry: &Entry,
         live: &Value,
         new: Value,
-    ) -> Result<Replaced, Refusal> {
+    ) -> Result<Replaced, ReplaceError> {
         let resource = &op.resource;
         let mut turn = self.allocation_turn(resource).await;
         let view = self.view();
@@ -149,7 +150,7 @@ impl Registry {
         if !is_same {
             refuse_invalid(op, name, &new, self.check_replacement(op, live, &new, (&view, now)))?;
         }
-        // A write without a change gets warnings, too. A status is no wish of the user, so a status write gets none.
+        // A write without a change also gets warnings. Warnings are about the spec, so a status write gets none.
         if op.subresource.as_deref() != Some("status") {
             (resource.behavior.warnings)(&new, Some(live))
                 .into_iter()
@@ -161,7 +162,7 @@ impl Registry {
             turn = None;
         }
         let charge = self.admit(&attributes, &new, turn.is_none()).await?;
-        // An object whose deletion waits for nothing goes with the next write, even one without a change.
+        // A terminating object without finalizers is deleted by the next write, even by one without a change.
         let goes = new.is_deleting() && resource.is_finalized(&new);
         if is_same && !goes {
             return Ok(Replaced::Unchanged);
@@ -173,7 +174,7 @@ impl Registry {
             op.prepare_for_storage(live, &mut again, &view, now);
             if again != new || !op.check_update(live, &again, &view, now).is_empty() {
                 charge.refund(self).await;
-                return Err(Refusal::Raced);
+                return Err(ReplaceError::Raced);
             }
         }
         if op.dry_run {
@@ -184,7 +185,8 @@ impl Registry {
         let stored = self.store_replacement(op, name, entry, live, (&new, goes)).await;
         drop(turn);
         match stored {
-            // The remover of the last finalizer gets the object as it was before the removal.
+            // The answer to a write that removes the last finalizer is the object in its computed form, because the
+            // object is no longer stored.
             Ok(_) if goes => Ok(Replaced::By(Answer::Object(as_made.unwrap_or(new)))),
             Ok(entry) => Ok(Replaced::By(Answer::Stored(entry))),
             Err(refusal) => {
@@ -250,7 +252,7 @@ impl Registry {
         entry: &Entry,
         live: &Value,
         (new, goes): (&Value, bool),
-    ) -> Result<Arc<Entry>, Refusal> {
+    ) -> Result<Arc<Entry>, ReplaceError> {
         let resource = &op.resource;
         // Watchers see a deleted object in its last stored form.
         let last = if goes { live } else { new };
@@ -268,8 +270,8 @@ impl Registry {
             frees: new.is_deleting() && new.finalizers().len() < live.finalizers().len(),
         };
         self.commit(resource, write).await.map_err(|error| match error {
-            WriteError::Conflict { .. } => Refusal::Raced,
-            error => Refusal::Error(storage_error(&error)),
+            WriteError::Conflict { .. } => ReplaceError::Raced,
+            error => ReplaceError::Error(storage_error(&error)),
         })
     }
 }
@@ -298,7 +300,7 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
 }
 
 /// Refuses a write without a resourceVersion for kinds that need one.
-pub(super) fn needs_version(op: &Operation, name: &str) -> Result<(), ApiError> {
+pub(super) fn require_version(op: &Operation, name: &str) -> Result<(), ApiError> {
     let resource = &op.resource;
     if !resource.behavior.needs_resource_version {
         return Ok(());
@@ -320,7 +322,7 @@ pub(super) fn check_version(version: &str) -> Result<(), ApiError> {
     ))
 }
 
-/// The result of a computation from the live object.
+/// The object that a request computes from the live one.
 pub(crate) enum Computed {
     /// The request changes nothing.
     Unchanged,
@@ -334,8 +336,11 @@ impl From<Value> for Computed {
     }
 }
 
+/// The result of a successful replacement.
 enum Replaced {
+    /// The object was replaced or deleted; in a dry run, nothing was stored.
     By(Answer),
+    /// The replacement equals the live object, so nothing was written.
     Unchanged,
 }
 
@@ -349,12 +354,15 @@ fn answer_unchanged(op: &Operation, entry: &Arc<Entry>, live: Value) -> Outcome 
     Outcome { answer, created: false }
 }
 
-enum Refusal {
+/// The reason why a replacement was not stored.
+enum ReplaceError {
+    /// The request lost against another write, and is computed again.
     Raced,
+    /// The request ends with this error.
     Error(ApiError),
 }
 
-impl From<ApiError> for Refusal {
+impl From<ApiError> for ReplaceError {
     fn from(error: ApiError) -> Self {
         Self::Error(error)
     }

@@ -23,12 +23,14 @@ use crate::long_work::{StepLimiter, run_part};
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Time between the last bookmark and the end of the watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// Pauses of a watch before it asks a failed webhook again.
+/// Shortest pause of a watch before it calls a failed conversion webhook again. The pauses grow.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+/// Longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Bytes of initial objects that are read at once, in general and for the first answer.
+/// Bytes of initial objects that are read at once.
 const READ: usize = 64 * 1024;
+/// Bytes of initial objects that are read before the answer begins.
 const LITTLE: usize = 16 * 1024;
 
 /// Options of a watch request.
@@ -43,7 +45,7 @@ pub(crate) struct WatchOptions {
     pub(crate) turns: Option<StepLimiter>,
 }
 
-/// One line of a watch.
+/// A line of a watch stream: a change, a bookmark or the final error.
 #[derive(Debug, Clone)]
 pub(crate) enum WatchFrame {
     /// `ADDED`, `MODIFIED` or `DELETED`.
@@ -54,7 +56,7 @@ pub(crate) enum WatchFrame {
     Error(ApiError),
 }
 
-/// A running watch.
+/// A running watch: it turns changes of the store into the frames of one client.
 #[derive(Debug)]
 pub(crate) struct WatchStream {
     registry: Registry,

@@ -36,7 +36,7 @@ const DEEPEST: usize = 136;
 /// Largest number of bytes that one byte of JSON can need: nested maps of one entry, `{"":`, have five bytes each.
 const DENSEST: usize = LEAF / 5 + 1;
 
-/// An open map or list during the pass.
+/// A map or list whose end the pass has not reached, with the number of its entries so far.
 #[derive(Clone, Copy)]
 struct Open {
     is_map: bool,
@@ -191,7 +191,7 @@ fn is_of_word(byte: u8) -> bool {
 
 /// Returns an upper bound for a document of size `document` after the copies of a JSON patch.
 pub(crate) fn weigh_copies(document: usize, patch: &[u8]) -> usize {
-    // An escaped text may contain any operation.
+    // The operation `copy` may also be written with escapes, so a patch with any escape counts as one with copies.
     let copies = match memmem::find(patch, b"\\u") {
         Some(_) => u32::MAX,
         None => u32::try_from(memmem::find_iter(patch, b"copy").count()).unwrap_or(u32::MAX),

@@ -36,7 +36,8 @@ const UNCHARGED: usize = 16 * 1024;
 /// Values decoded from a body or stored object of at most this size are not charged.
 const LIGHT: usize = 4 * 1024;
 
-/// Limits for the memory of requests. ServiceAccounts of one namespace are one user.
+/// Limits for the memory of requests: for their bodies, and for the objects decoded from them. ServiceAccounts of one
+/// namespace are one user.
 #[derive(Debug, Clone)]
 pub struct RequestMemoryBounds {
     /// Bytes of the bodies of one user's requests, from their arrival until the decoded values are charged.
@@ -70,14 +71,14 @@ pub(crate) enum BodyRejection {
     NoRoom,
 }
 
-/// A complete body and its charge.
+/// A complete body, and the charge for its bytes.
 #[derive(Debug, Default)]
 pub(crate) struct ReceivedBody {
     pub(crate) bytes: Bytes,
     _charge: Option<Charge>,
 }
 
-/// Reads a body.
+/// Reads the body of one request, and charges its bytes to an account as they arrive.
 #[derive(Debug)]
 pub(crate) struct IncomingBody {
     /// The account to which the body is charged.
@@ -176,7 +177,7 @@ impl IncomingBody {
 
 fn too_dense(bytes: usize) -> ApiError {
     let message = format!(
-        "the body of this request comes to {} MiB in memory, which is more than there is for all requests: send less at once",
+        "the body of this request needs {} MiB of memory, more than the limit for all requests: split it into smaller requests",
         bytes >> 20
     );
     ApiError::new(413, "RequestEntityTooLarge", message)
@@ -197,9 +198,12 @@ fn join_bytes(before: &[u8], data: &[u8], capacity: usize) -> BytesMut {
 /// stored object of the request.
 #[derive(Debug)]
 pub(crate) struct WorkingMemory {
+    /// The body.
     taken: ReceivedBody,
+    /// The stored object and the selectors of the request.
     asked: LargeParts,
     form: Form,
+    /// Whether the stored object is in memory twice: before and after the change.
     changes: bool,
 }
 

@@ -20,7 +20,7 @@ use crate::streams::StreamEnd;
 /// written, and until then its stream can be reset.
 const SMALL: usize = 16 * 1024;
 
-/// The destination of an answer.
+/// The way on which an answer goes to its client: it decides when a piece counts as read.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
     /// A client in this process, which accounts for the bytes that it has read.
@@ -71,6 +71,7 @@ pub(crate) fn track_sending(
     })
 }
 
+/// The body of an answer: charged, split into pieces, and tracked until the pieces are written.
 struct Sending {
     inner: Body,
     answer: Arc<PendingResponse>,
@@ -79,7 +80,7 @@ struct Sending {
     whole: Option<Arc<Charge>>,
     /// The charge for the first piece.
     first: Option<Arc<Charge>>,
-    /// Bytes that are made and not sent yet.
+    /// Bytes of the answer that the connection has not received yet, with their charge.
     rest: Option<(Bytes, Arc<Charge>)>,
     /// The wait for free bytes.
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -112,7 +113,7 @@ impl Sending {
     /// Returns the next piece of the available bytes.
     fn hand_over(&mut self) -> Option<Bytes> {
         let (bytes, charge) = self.rest.as_mut()?;
-        // A little more than a piece is sent as one.
+        // Bytes for up to two pieces are sent as one piece.
         let most = if bytes.len() > 2 * PIECE { PIECE } else { bytes.len() };
         let piece = bytes.split_to(most);
         let charge = charge.clone();

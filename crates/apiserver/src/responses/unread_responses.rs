@@ -14,7 +14,7 @@ use crate::streams::StreamEnd;
 /// Longest time for the reset of a stream, in milliseconds.
 const RESET: u64 = 2_000;
 
-/// The start of all times here.
+/// The zero point of the times in this module.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn now_millis() -> u64 {
@@ -23,7 +23,7 @@ fn now_millis() -> u64 {
 
 /// One answer, until its last piece is written or the answer is given up.
 pub(crate) struct PendingResponse {
-    /// Resources that are released at the end of the answer, such as its permit among the running requests.
+    /// The permits and charges of the request, which are released at the end of the answer.
     _held: Box<dyn Any + Send + Sync>,
     /// The stream of the answer, if its connection has several streams.
     stream: Option<Arc<StreamEnd>>,
@@ -89,7 +89,8 @@ impl PendingResponse {
         let Some(stream) = &self.stream else { return true };
         let begun = self.given_up.load(Ordering::Acquire);
         if begun > 0 {
-            // The reset of the stream was not enough: the client reads nothing from the whole connection.
+            // The stream was reset. If the client doesn't even read the reset in time, it reads nothing from the whole
+            // connection, so the connection is closed.
             return now_millis().saturating_sub(begun) > RESET;
         }
         self.given_up.store(now_millis().max(1), Ordering::Release);
@@ -99,7 +100,7 @@ impl PendingResponse {
     }
 }
 
-/// The answers of one connection that are being sent.
+/// The answers of one connection that its client has not read completely.
 #[derive(Debug, Default)]
 pub(crate) struct UnreadResponses(Mutex<Vec<Weak<PendingResponse>>>);
 

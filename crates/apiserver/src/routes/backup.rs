@@ -15,7 +15,7 @@ use crate::registry::Registry;
 /// The path of the copy.
 pub const PATH: &str = "/tenure/backup";
 
-/// Returns the copy, which is made while it is read.
+/// Returns the answer with a backup of the store, which is encoded while the client reads it.
 pub(crate) fn serve(registry: &Registry) -> Response<Body> {
     let pieces = futures::stream::iter(Pieces::new(registry.store().snapshot()));
     let body = StreamBody::new(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece)))).boxed_unsync();

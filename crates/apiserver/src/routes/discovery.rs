@@ -134,7 +134,7 @@ fn insert_list(map: &mut Map<String, Value>, key: &str, list: &[String]) {
 /// Returns a hash that changes with the stored version of a resource; opaque to clients.
 fn storage_hash(resource: &Resource) -> String {
     use base64::Engine;
-    // The core group has an empty name, and still the slash.
+    // The text for the core group begins with a slash, although the group's name is empty.
     let core = if resource.stored_as.0.is_empty() { "/" } else { "" };
     // Kubernetes stores definitions in their first version, which clients see only here.
     let version = match resource.qualified_name().as_str() {

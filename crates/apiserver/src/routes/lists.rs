@@ -107,7 +107,7 @@ async fn respond_with_whole_list(
         made += out.len();
         if account.is_beyond(made) {
             return Err(ApiError::bad_request(
-                "the list is too large to be converted at once: ask for it in parts, with a limit",
+                "the list is too large for one conversion: request pages with the parameter limit",
             ));
         }
         if !account.extend_within(&mut charge, made, PATIENCE).await {
@@ -162,7 +162,7 @@ fn make_list_item(op: &Operation, mut object: Value) -> Value {
     object
 }
 
-/// Writes a list.
+/// Writes a list in the format that the client asked for, piece by piece.
 struct Writer {
     items: PageReader,
     op: Arc<Operation>,
@@ -222,7 +222,7 @@ impl Writer {
     async fn fill_piece(mut self, mut out: Vec<u8>) -> Result<(Self, Vec<u8>), ApiError> {
         if self.items.are_converted_elsewhere() {
             while !self.is_filled(&out) {
-                // One batch of a conversion request.
+                // A batch is as large as one request to the conversion webhook may be.
                 let batch = self.items.read_batch(BATCH.1).await?;
                 self.write_all(&mut out, batch)?;
             }

@@ -188,7 +188,7 @@ pub(crate) async fn serve_patch(
     let kind = patch_kind(&op.resource, &request.headers)?;
     let patch = Patch::read(kind, body, request.query.is_flag_set("force"))?;
     op.trail
-        .sent_patch(|| parse(body, BodyFormat::Yaml, Twice::Last).map_or(Value::Null, |(patch, _)| patch));
+        .record_patch(|| parse(body, BodyFormat::Yaml, Twice::Last).map_or(Value::Null, |(patch, _)| patch));
     if op.subresource.as_deref() == Some("scale") {
         let scale = request.registry.patch_scale(op, name, &patch).await?;
         return Ok(respond::with_value(StatusCode::OK, &scale));

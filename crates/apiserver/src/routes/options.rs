@@ -17,7 +17,8 @@ use crate::selectors::Selectors;
 /// Duration of a watch without a timeout: Kubernetes' half hour, and a random time of at most the same length.
 const WATCH_SECONDS: u64 = 30 * 60;
 
-/// Refuses invalid options of a write. `apply` tells for a patch whether it is an apply.
+/// Refuses invalid options of a write. `apply` is `None` for other writes than patches, and says whether a patch is an
+/// apply.
 pub(crate) fn check(query: &Query, kind: &str, apply: Option<bool>) -> Result<(), ApiError> {
     let mut errors = Vec::new();
     match apply {
@@ -222,7 +223,7 @@ pub(crate) fn delete(query: &Query) -> Result<DeleteOptions, ApiError> {
         .map(|_| query.is_flag_set("orphanDependents"));
     let policy = query.get("propagationPolicy").map(str::to_owned);
     Ok(DeleteOptions {
-        propagation_policy: DeleteOptions::one_policy(policy, orphan)?,
+        propagation_policy: DeleteOptions::merge_policies(policy, orphan)?,
         grace_period_seconds: query.parse_number("gracePeriodSeconds")?,
         dry_run: dry_run(query),
         ..DeleteOptions::default()

@@ -11,7 +11,7 @@ use crate::kind_properties;
 use crate::operation::Operation;
 use crate::registry::Registry;
 
-/// The format of an answer.
+/// The format of the objects in an answer: whole objects, their metadata, or rows of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) view: View,
@@ -36,9 +36,9 @@ impl Form {
         Ok(Self { view, include })
     }
 
-    /// Checks whether the format shows nothing that depends on the version, so that it can be made from the stored
-    /// form.
-    pub(crate) fn is_of_what_is_stored(self) -> bool {
+    /// Checks whether the format shows only fields that are equal in all versions, so that it can be made from the
+    /// stored object.
+    pub(crate) fn is_version_independent(self) -> bool {
         match self.view {
             View::Object => false,
             View::Table => self.include != IncludeObject::Object,

@@ -24,7 +24,7 @@ use crate::long_work::StepLimiter;
 use crate::operation::{ExplicitOptions, Operation, Warnings};
 use crate::registry::{Answer, Outcome, PatchKind, Registry, internal_package};
 
-/// One authorized request about objects.
+/// An authorized request about objects, without its body.
 pub(crate) struct ObjectRequest {
     pub(crate) registry: Registry,
     pub(crate) gate: Arc<Gate>,
@@ -145,7 +145,7 @@ async fn serve_known(
     let (view, unsupported) = negotiate_view(headers, &info.verb)?;
     let form = Form::new(view, query)?;
     let reads = matches!(info.verb.as_str(), "get" | "list" | "watch");
-    let stored = if reads && form.is_of_what_is_stored() {
+    let stored = if reads && form.is_version_independent() {
         request.registry.catalog().find_stored(resource).cloned()
     } else {
         None

@@ -54,6 +54,7 @@ pub(crate) fn respond_with_watch(registry: Registry, form: Form, stream: WatchSt
     response
 }
 
+/// A watch while it is sent, with the format of its lines.
 struct State {
     registry: Registry,
     form: Form,
@@ -84,7 +85,8 @@ impl State {
                             shape()
                         } else {
                             let turns = self.stream.step_limiter().cloned();
-                            // A panic is reported where it happens, and this watch goes on.
+                            // A panic is logged by the thread where it happens. The line then has `null`, and the watch
+                            // goes on.
                             let shaped = run_part(turns.as_ref(), shape).await;
                             shaped.unwrap_or_else(|_| b"null".to_vec())
                         };

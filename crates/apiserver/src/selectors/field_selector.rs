@@ -14,7 +14,7 @@ pub(super) struct FieldSelector {
     rules: BTreeMap<String, FieldRule>,
 }
 
-/// The terms about one field.
+/// The values that a field must have or must not have, from all terms about it.
 #[derive(Debug, Clone, Default)]
 struct FieldRule {
     /// The value of the first term that demands one.

@@ -5,6 +5,7 @@ use tenure_checkpoint::checkpoint;
 use tenure_kinds::schema::go_quoted;
 use tenure_kinds::schema::validation::metadata::{label_value, qualified_name};
 
+/// The operator of a term in a label selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Operator {
     In,
@@ -176,6 +177,7 @@ fn check(requirement: &Requirement) -> Result<(), String> {
     Ok(())
 }
 
+/// A word of a label selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
     Name(&'a str),
@@ -192,6 +194,7 @@ impl std::fmt::Display for Token<'_> {
     }
 }
 
+/// Splits the text of a label selector into words.
 struct RequirementScanner<'a> {
     rest: &'a str,
 }

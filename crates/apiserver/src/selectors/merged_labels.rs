@@ -17,7 +17,7 @@ pub(super) struct MergedLabels {
     needed: usize,
 }
 
-/// The requirements on one label.
+/// The merged requirements on the label with one key.
 #[derive(Debug, Clone, Default)]
 struct KeyRule {
     needs_label: bool,

@@ -23,9 +23,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::http::ApiError;
 use crate::view::View;
-use trust::Trust;
+use trust::BundleVerifier;
 
-/// The address of a webhook in an API object.
+/// The client configuration of a webhook in an API object: its address and its CA bundle.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ClientConfig {
@@ -48,6 +48,7 @@ impl ClientConfig {
     }
 }
 
+/// The reference to a Service in a client configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Service {
@@ -57,7 +58,7 @@ struct Service {
     port: Option<u16>,
 }
 
-/// The address of a webhook, prepared for calls.
+/// The address and the TLS configuration of a webhook, prepared for calls.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     place: Destination,
@@ -67,13 +68,14 @@ pub(crate) struct Endpoint {
     tls: Result<(Arc<rustls::ClientConfig>, ServerName<'static>), String>,
 }
 
+/// The server to which a call connects.
 #[derive(Debug)]
 enum Destination {
     /// A host and port.
     Address(String),
     /// A Service in this server. Nothing routes to its cluster IP, so the client connects to its endpoints.
     Service { namespace: String, name: String, port: u16 },
-    /// The configuration has no usable address, for this reason.
+    /// The configuration has no usable address. Each call fails with this error.
     Nowhere(String),
 }
 
@@ -171,7 +173,7 @@ fn make_tls_config(host: &str, bundle: &[u8]) -> Result<(Arc<rustls::ClientConfi
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trust::new(roots, named)?))
+        .with_custom_certificate_verifier(Arc::new(BundleVerifier::new(roots, named)?))
         .with_no_client_auth();
     let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(name).map_err(|_| format!("{host:?} is no name of a server"))?;
@@ -211,12 +213,14 @@ pub(crate) async fn post_review(
     }
 }
 
+/// The status and the body of a webhook's HTTP answer.
 struct Answer {
     status: StatusCode,
     content_type: String,
     body: Bytes,
 }
 
+/// Opens a connection, posts a review, and reads at most `most` bytes of the answer.
 async fn call(view: View, endpoint: &Endpoint, query: &str, most: usize, review: &Value) -> Result<Answer, String> {
     let address = match &endpoint.place {
         Destination::Address(address) => address.clone(),

@@ -10,14 +10,14 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, Sign
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// Checks a server's certificate against one bundle.
+/// Verifies the certificate of a webhook's server against one CA bundle.
 #[derive(Debug)]
-pub(super) struct Trust {
+pub(super) struct BundleVerifier {
     by_authority: Arc<WebPkiServerVerifier>,
     named: Vec<CertificateDer<'static>>,
 }
 
-impl Trust {
+impl BundleVerifier {
     /// Returns a verifier that trusts certificates signed by `roots`, and those in `named`.
     pub(super) fn new(roots: RootCertStore, named: Vec<CertificateDer<'static>>) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -42,7 +42,7 @@ fn check_certificate(certificate: &CertificateDer<'_>, server: &ServerName<'_>, 
     Ok(())
 }
 
-impl ServerCertVerifier for Trust {
+impl ServerCertVerifier for BundleVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -102,7 +102,7 @@ mod tests {
         let mine = certificate("webhook.example");
         let mut roots = RootCertStore::empty();
         roots.add(mine.clone()).unwrap();
-        let trust = Trust::new(roots, vec![mine.clone()]).unwrap();
+        let trust = BundleVerifier::new(roots, vec![mine.clone()]).unwrap();
         let check = |certificate: &CertificateDer<'_>, name: &'static str, seconds: u64| {
             let server = ServerName::try_from(name).unwrap();
             let now = UnixTime::since_unix_epoch(Duration::from_secs(seconds));

@@ -12,7 +12,7 @@ use super::rules::PolicyRule;
 const RECORDED: &str = include_str!("bootstrap.jsonl");
 const AUTOUPDATE: &str = "/metadata/annotations/rbac.authorization.kubernetes.io~1autoupdate";
 
-/// An object of every new cluster.
+/// A role or binding that every new cluster has, in the form that the server expects.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BootstrapObject {
     /// Its kind.
@@ -62,20 +62,20 @@ pub fn bootstrap_objects() -> Vec<BootstrapObject> {
     }
 }
 
-/// The action of a start for one bootstrap object.
+/// The write that brings one bootstrap object up to date when the server starts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reconciled {
-    /// Nothing: the object is correct, or an administrator has disabled its update.
+    /// No write: the object is correct, or an administrator has disabled its update.
     Unchanged,
-    /// The object is missing: create this.
+    /// The object is missing: create this object.
     Create(Value),
-    /// The object lacks something: update it to this.
+    /// The object lacks rules, subjects, labels or annotations: update it to this object.
     Update(Value),
-    /// A binding refers to another role, and that can't be changed: delete it and create this.
+    /// A binding refers to another role, and a `roleRef` can't be changed: delete the binding and create this one.
     Replace(Value),
 }
 
-/// Compares a bootstrap object with its stored form.
+/// Returns the write for a bootstrap object; `live` is the stored object.
 #[must_use]
 pub fn reconcile_object(expected: &BootstrapObject, live: Option<&Value>) -> Reconciled {
     let Some(live) = live else {
@@ -122,6 +122,7 @@ fn list_items<'a>(object: &'a Value, key: &str) -> &'a [Value] {
         .unwrap_or_default()
 }
 
+/// Appends `new` to the list under `key`. An object that gets no new item stays unchanged.
 fn append_items(object: &mut Value, key: &str, new: impl Iterator<Item = Value>) {
     let mut all = list_items(object, key).to_vec();
     let before = all.len();
@@ -133,11 +134,13 @@ fn append_items(object: &mut Value, key: &str, new: impl Iterator<Item = Value>)
     }
 }
 
+/// Appends those of the `wanted` items that the list under `key` lacks.
 fn append_absent(object: &mut Value, key: &str, wanted: &[Value]) {
     let held = list_items(object, key).to_vec();
     append_items(object, key, wanted.iter().filter(|item| !held.contains(item)).cloned());
 }
 
+/// Adds the items of the expected list `outer.inner` that the object's list lacks.
 fn add_missing_items(object: &mut Value, expected: &Value, outer: &str, inner: &str) {
     let wanted = expected.get(outer).cloned().unwrap_or_else(|| json!({}));
     if let Some(fields) = object.as_object_mut() {
@@ -146,6 +149,7 @@ fn add_missing_items(object: &mut Value, expected: &Value, outer: &str, inner: &
     }
 }
 
+/// Adds the expected keys of `metadata.MAP` that the object lacks. Existing values stay.
 fn add_missing_keys(object: &mut Value, expected: &Value, map: &str) {
     let Some(wanted) = expected
         .pointer("/metadata")

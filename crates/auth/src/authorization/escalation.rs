@@ -137,6 +137,7 @@ fn confirm_rules(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<
     Err(message)
 }
 
+/// Returns the rules of `cluster-admin`: every verb on every resource and path.
 fn rules_for_everything() -> [PolicyRule; 2] {
     let any = || vec!["*".to_owned()];
     [

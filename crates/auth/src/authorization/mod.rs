@@ -97,7 +97,7 @@ impl Attributes {
     }
 }
 
-/// The decision of an authorizer.
+/// The decision of an authorizer about one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// Whether the request is allowed.

@@ -13,7 +13,7 @@ use super::rules::PolicyRule;
 use super::{Attributes, Authorizer, Decision, quote};
 use crate::identity::{MASTERS, UserInfo, service_account_user_name};
 
-/// The kinds of RBAC.
+/// The four kinds of `rbac.authorization.k8s.io`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RbacKind {
     /// Rules for the whole cluster, or to be bound in namespaces.
@@ -77,6 +77,7 @@ impl RoleRef {
     }
 }
 
+/// A user, group or ServiceAccount in a binding.
 #[derive(Debug, Clone)]
 struct Subject {
     kind: String,
@@ -85,6 +86,7 @@ struct Subject {
 }
 
 impl Subject {
+    /// Checks whether the subject is this user, or a group of the user. `scope` is the namespace of the binding.
     fn applies_to(&self, user: &UserInfo, scope: &str) -> bool {
         match self.kind.as_str() {
             "User" => user.name == self.name,
@@ -94,6 +96,7 @@ impl Subject {
         }
     }
 
+    /// Returns the namespace of a ServiceAccount: its own, or else that of the binding.
     fn namespace_in<'a>(&'a self, scope: &'a str) -> &'a str {
         if self.namespace.is_empty() {
             scope
@@ -120,13 +123,14 @@ impl Subject {
     }
 }
 
+/// The role of a RoleBinding or ClusterRoleBinding, and its subjects.
 #[derive(Debug, Clone)]
 struct Binding {
     role: RoleRef,
     subjects: Vec<Subject>,
 }
 
-/// The bindings of one namespace, or of the cluster, by their subjects.
+/// Index of the bindings of one namespace, or of all ClusterRoleBindings, by user and by group.
 #[derive(Debug, Default, Clone)]
 struct BindingIndex {
     by_name: BTreeMap<String, Binding>,
@@ -185,7 +189,7 @@ impl BindingIndex {
     }
 }
 
-/// The origin of a rule: a binding, and its subject that applies.
+/// The reason why a rule applies to a user: a binding, and the subject in it that is the user or one of its groups.
 struct Source<'a> {
     name: &'a str,
     scope: &'a str,
@@ -206,7 +210,7 @@ impl Source<'_> {
     }
 }
 
-/// The rules of one role.
+/// The rules of one role, with the number of their strings.
 #[derive(Debug)]
 struct RoleRules {
     list: Vec<PolicyRule>,
@@ -222,6 +226,7 @@ impl RoleRules {
     }
 }
 
+/// The rules of one role, shared by copies of the index.
 type Rules = Arc<RoleRules>;
 
 /// All roles and bindings of a cluster. A copy shares all unchanged parts.
@@ -362,7 +367,8 @@ impl Rbac {
         false
     }
 
-    /// Passes `visitor` every rule for `user`, and every missing role of the user's bindings.
+    /// Passes `visitor` every rule for `user` in `namespace`, and every missing role of the user's bindings, until
+    /// `visitor` breaks.
     fn visit<'a, B>(
         &'a self,
         user: &'a UserInfo,

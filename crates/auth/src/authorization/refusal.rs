@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::{Attributes, quote};
 use crate::identity::UserInfo;
 
-/// An invalid field of a request.
+/// The error for one invalid field of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
     /// The field's path, as `spec.user`.

@@ -150,7 +150,7 @@ fn get_text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the attributes with this name, if the review has them at all.
+/// Returns the field `spec.NAME` of a review with attributes; `None` if it is missing or null.
 fn find_attributes<'a>(review: &'a Value, name: &str) -> Option<&'a Value> {
     review
         .get("spec")
@@ -175,6 +175,7 @@ fn refuse_invalid(errors: &[FieldError]) -> Result<(), Refusal> {
     Err(Refusal::invalid(GROUP, "", "", errors))
 }
 
+/// Returns the faults of a review's spec. With `names_user`, the spec must name a user or a group.
 fn validate_spec(review: &Value, names_user: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let resource = find_attributes(review, "resourceAttributes");
@@ -213,6 +214,8 @@ fn validate_spec(review: &Value, names_user: bool) -> Vec<FieldError> {
     errors
 }
 
+/// Adds the faults of a field or label selector: a raw selector and requirements exclude each other, and one must be
+/// set.
 fn validate_selector(name: &str, selector: &Value, errors: &mut Vec<FieldError>) {
     let path = format!("spec.resourceAttributes.{name}");
     let raw = selector.get("rawSelector").and_then(Value::as_str).unwrap_or_default();
@@ -277,6 +280,7 @@ fn show_path_attributes(attributes: &Value) -> String {
     json!({ "Path": field("path"), "Verb": field("verb") }).to_string()
 }
 
+/// Returns the user in a SubjectAccessReview: name, UID, groups and extras.
 fn named_user(review: &Value) -> UserInfo {
     let list = |value: Option<&Value>| -> Vec<String> {
         value
@@ -302,6 +306,7 @@ fn named_user(review: &Value) -> UserInfo {
     }
 }
 
+/// Returns the request that a review asks about.
 fn attributes_of(review: &Value) -> Attributes {
     if let Some(path) = find_attributes(review, "nonResourceAttributes") {
         let field = |name: &str| path.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -322,6 +327,7 @@ fn attributes_of(review: &Value) -> Attributes {
     }
 }
 
+/// Returns the review with its status: the decision about the request of `user`.
 fn answer_review(review: &Value, user: &UserInfo, authorizer: &dyn Authorizer) -> Value {
     let decision = authorizer.authorize(user, &attributes_of(review));
     let mut status = Map::new();

@@ -12,7 +12,7 @@ use super::rules::{PolicyRule, path_matches};
 /// request of a few kilobytes could keep a processor busy for hours.
 const MOST_RIGHTS: usize = 100_000;
 
-/// Checks whether `rules` grant more single rights than are compared.
+/// Checks whether `rules` grant more than [`MOST_RIGHTS`] single rights.
 pub(super) fn too_many(rules: &[PolicyRule]) -> bool {
     let mut total: usize = 0;
     for rule in rules {
@@ -80,6 +80,7 @@ fn break_down(rule: &PolicyRule) -> Vec<PolicyRule> {
     out
 }
 
+/// Checks whether the rule `held` covers the single right `right`.
 fn covers_rule(held: &PolicyRule, right: &PolicyRule) -> bool {
     let all = |held: &[String], wanted: &[String]| {
         held.iter().any(|item| item == "*") || wanted.iter().all(|item| held.contains(item))
@@ -130,6 +131,7 @@ pub(super) fn group_by_resource(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     out
 }
 
+/// Checks whether a rule has one group, one resource, at most one name, and no path.
 fn is_simple(rule: &PolicyRule) -> bool {
     rule.resource_names.len() <= 1
         && rule.non_resource_urls.is_empty()

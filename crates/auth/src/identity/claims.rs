@@ -45,7 +45,7 @@ impl Audience {
     }
 }
 
-/// An object in a token.
+/// The name and the UID of an object in a token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
     /// Its name.
@@ -56,7 +56,7 @@ pub struct Reference {
     pub uid: String,
 }
 
-/// The private claim `kubernetes.io`.
+/// The private claim `kubernetes.io`: the ServiceAccount of a token, and the objects to which the token is bound.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kubernetes {
     /// The namespace of the ServiceAccount.
@@ -76,7 +76,7 @@ pub struct Kubernetes {
     pub serviceaccount: Reference,
 }
 
-/// All supported claims; times are Unix seconds.
+/// The supported claims of a ServiceAccount token; times are Unix seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claims {
     /// The token's audience.
@@ -305,7 +305,8 @@ pub fn validate_legacy(
     Ok(user)
 }
 
-/// Checks whether `stored` is the base64 of `token`. The time does not depend on how much of it agrees.
+/// Checks whether `stored` is the base64 of `token`. The time of the check does not depend on the number of equal
+/// bytes.
 fn same_base64(stored: &str, token: &str) -> bool {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let Ok(stored) = STANDARD.decode(stored) else {

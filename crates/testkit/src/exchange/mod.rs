@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 pub use compare::list_differences;
 pub use normal::{Normal, strip_numbers};
 
-/// One request.
+/// A request of a recorded story, with the recorded answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -50,7 +50,7 @@ pub struct Step {
     /// Values in the answer, by pointer, until which the request is repeated: a controller sets them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub until: Map<String, Value>,
-    /// Other observations while the real server answered, if recorded.
+    /// Further observations that were recorded while the real server answered, such as calls of webhooks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Value>,
     /// The real server's answer, if recorded.
@@ -58,7 +58,7 @@ pub struct Step {
     pub want: Value,
 }
 
-/// A change of an object from an earlier answer.
+/// The body of a request: an object from an earlier answer, changed by a merge patch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
@@ -71,7 +71,7 @@ pub struct Edit {
 /// Placeholders for a story's environment in its steps, such as `@NS`, with their values in this run.
 pub type Names<'a> = &'a [(&'a str, &'a str)];
 
-/// The answers to the steps with a name.
+/// The answers to earlier steps, by the name in the step's `save`.
 pub type Saved = HashMap<String, Value>;
 
 impl Step {

@@ -27,7 +27,8 @@ static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"<(uid|rv|name|address|port):\d+>").ok());
 
-/// The placeholders of one server in one story: equal values get the same placeholder.
+/// Replaces the values that differ between runs by placeholders, for one server in one story. Equal values get the same
+/// placeholder.
 #[derive(Debug, Default)]
 pub struct Normal {
     surroundings: Vec<(String, String)>,
@@ -53,6 +54,7 @@ impl Normal {
         self.normalize_value(answer, "", false)
     }
 
+    /// Returns the placeholder for a value, such as `<uid:1>`.
     fn number_name(&mut self, kind: &'static str, value: &str) -> String {
         let count = self.count.entry(kind).or_default();
         let number = self.known.entry((kind, value.to_owned())).or_insert_with(|| {
@@ -109,6 +111,7 @@ impl Normal {
         }
     }
 
+    /// Records a name that the server generated, so that texts with this name get the placeholder.
     fn learn_generated(&mut self, metadata: &Map<String, Value>) {
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
         let (name, base) = (text("name"), text("generateName"));

@@ -10,7 +10,7 @@ use rcgen::{
 };
 use serde_json::json;
 
-/// The paths of the files.
+/// The paths of the certificates, keys and kubeconfigs of a real control plane.
 pub(super) struct Credentials {
     pub(super) authority: PathBuf,
     pub(super) server_certificate: PathBuf,

@@ -21,7 +21,7 @@ pub const KUBERNETES_BIN: &str = "TENURE_KUBERNETES_BIN";
 
 /// Longest time until a real server is ready: seconds on a quiet machine, much more on a busy one.
 const READY: Duration = Duration::from_secs(180);
-/// Attempts to start: another process may take a free port after it was chosen.
+/// Attempts to start the control plane: another process may take a chosen free port in the meantime.
 const ATTEMPTS: usize = 3;
 
 /// The binaries of a real control plane.
@@ -62,7 +62,8 @@ impl KubernetesBinaries {
         }
     }
 
-    /// Makes a command for one of the programs. They collect garbage seldom: tests have memory, and wait for the processors.
+    /// Makes a command for one of the programs. Go's garbage collection runs seldom there, because tests have more
+    /// memory than processors.
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.folder.join(name));
         command.env("GOGC", "400");
@@ -200,6 +201,7 @@ pub async fn client_of(kubeconfig: &Path) -> anyhow::Result<kube::Client> {
     Ok(kube::Client::try_from(config)?)
 }
 
+/// A running program of the control plane, with its log file.
 #[derive(Debug)]
 struct Process {
     name: &'static str,

@@ -28,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 /// The Service that may be in front of a webhook.
 const SERVICE: &str = "webhook.default.svc";
 
-/// A running webhook; it ends when this is dropped.
+/// A webhook server on 127.0.0.1, which answers each path by a table. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Webhook {
     /// The port on 127.0.0.1.
@@ -39,7 +39,7 @@ pub struct Webhook {
     task: JoinHandle<()>,
 }
 
-/// State that all connections of a webhook share.
+/// The answers and the recorded requests of a webhook, which all its connections share.
 #[derive(Debug, Clone)]
 struct Shared {
     answers: Arc<Mutex<Value>>,
@@ -87,7 +87,7 @@ impl Webhook {
         }
     }
 
-    /// Releases all held answers.
+    /// Sends all answers that are `held` and wait.
     pub fn release(&self) {
         self.shared.gate.add_permits(Semaphore::MAX_PERMITS / 2);
     }

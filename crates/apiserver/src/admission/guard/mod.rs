@@ -38,9 +38,9 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     /// Drops everything that the guard learned. The server then sends all objects again.
     fn forget(&self);
 
-    /// Checks whether the guard needs a resource that it [`follows`](Self::follows), judged by the resources earlier
-    /// in that list. The server neither reads nor sends a resource that is not needed, and sends all its objects once
-    /// it is needed.
+    /// Checks whether the guard needs a resource that it [`follows`](Self::follows), judged by the resources earlier in
+    /// that list. The server neither reads nor sends the objects of a resource that is not needed. It sends all of them
+    /// once the resource is needed.
     fn needs(&self, _followed: FollowedResource) -> bool {
         true
     }
@@ -48,9 +48,9 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     /// Drops everything that the guard learned about one resource.
     fn forget_one(&self, _followed: FollowedResource) {}
 
-    /// Checks whether the guard ever changes objects of this resource (group and plural name). For all other
-    /// resources the server asks only in the validating phase, about the object as it would be stored: an earlier
-    /// call would only give the same answer.
+    /// Checks whether the guard ever changes objects of this resource (group and plural name). For all other resources
+    /// the server asks only in the validating phase, about the object as it would be stored: a call in the mutating
+    /// phase would only give the same answer.
     fn changes(&self, resource: (&str, &str)) -> bool;
 
     /// Checks whether the guard has a rule about a request in the current phase.
@@ -64,7 +64,7 @@ pub trait Guard: fmt::Debug + Send + Sync + 'static {
     fn find_tenant(&self, user: &str, groups: &[String]) -> Membership;
 }
 
-/// The tenant of a user.
+/// The tenant to which a user belongs, as far as the guard knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Membership {
     /// The user belongs to this tenant.
@@ -96,7 +96,7 @@ pub trait GuardQueries {
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
 
-/// The target of a request, before its body is read.
+/// The user and the target of a request: enough to decide whether the guard has a rule about it.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardTarget<'a> {
     /// The requesting user.
@@ -218,6 +218,7 @@ impl GuardState {
         }
     }
 
+    /// Lets the guard learn every acknowledged write that it has not learned yet.
     fn catch_up(&self, guard: &dyn Guard, store: &Store) {
         let revision = store.revision();
         if self.learned.load(Ordering::Acquire) >= revision.max(1) {
@@ -256,7 +257,7 @@ impl GuardState {
 /// Learns the changes after revision `first`, for each followed resource from its own position. Returns false if the
 /// store no longer has those changes.
 fn learn_since(guard: &dyn Guard, store: &Store, positions: &mut [Option<u64>], first: u64) -> bool {
-    // Reads all events: a filter by resource would read them all, too.
+    // Reads the events of all resources, because a filter by resource would also visit each event.
     let Ok((reached, events)) = store.events_after("", first, usize::MAX) else {
         return false;
     };
@@ -342,7 +343,7 @@ pub(super) fn validate(
         return Ok(());
     };
     if changed.is_some() {
-        let why = "somebody took back what was changed of it on the way; send it as it is to be stored";
+        let why = "another admission step undid a change of the guard; send the object in the form in which it is to be stored";
         return Err(attributes.denied_error(object, why));
     }
     // Only the last call adds the warnings, so that each appears once.
@@ -352,12 +353,13 @@ pub(super) fn validate(
     Ok(())
 }
 
-/// The guard's ruling on a request that continues.
+/// The changes and warnings of a guard that allowed the request.
 struct Ruled {
     object: Option<Value>,
     warnings: Vec<String>,
 }
 
+/// Asks the guard about a request; `None` if it has no rule. A denial becomes the error.
 fn ask_guard(
     admission: &Admission,
     attributes: &Attributes<'_>,
@@ -403,7 +405,7 @@ fn ask_guard(
     }
 }
 
-/// The cluster as the requesting user sees it.
+/// The stored objects and rights, for the questions that a guard asks during a decision.
 struct ClusterForUser<'a> {
     contents: &'a Contents,
     user: &'a UserInfo,

@@ -29,7 +29,7 @@ use crate::catalog::Resource;
 use crate::contents::Contents;
 use crate::http::ApiError;
 
-/// Evaluations in a row before the task yields.
+/// Number of evaluations after which the task yields to other requests.
 const IN_A_ROW: usize = 16;
 
 /// Checks whether requests about a resource are exempt from policies.
@@ -116,7 +116,7 @@ pub(super) async fn validate(
             }
         };
         let mut subject = None;
-        let mut notes = Notes::default();
+        let mut notes = AuditAnnotations::default();
         for binding in bindings {
             let found = match binding.selects(contents, attributes, object) {
                 Ok(false) => continue,
@@ -152,7 +152,7 @@ pub(super) async fn validate(
                     tokio::task::yield_now().await;
                 }
                 let verdict = subject.evaluate_policy(contents, attributes, policy, params.as_ref());
-                let denial = carry_out(attributes, policy, binding, verdict, &mut notes);
+                let denial = apply_verdict(attributes, policy, binding, verdict, &mut notes);
                 if first.is_none() {
                     first = denial.map(denied);
                 }
@@ -160,7 +160,7 @@ pub(super) async fn validate(
         }
         for (key, values) in notes {
             let key = format!("{}/{key}", policy.name);
-            attributes.op.trail.note_of_admission(&key, || values.join(", "));
+            attributes.op.trail.add_admission_annotation(&key, || values.join(", "));
         }
     }
     match first {
@@ -169,7 +169,7 @@ pub(super) async fn validate(
     }
 }
 
-/// A request as one policy sees it.
+/// A request in the versions that one policy's rules ask for, with its namespace.
 struct PolicyRequest<'a> {
     /// The request, described with the resource that matched the rules.
     matched: ReviewedRequest<'a>,
@@ -218,8 +218,8 @@ impl<'a> PolicyRequest<'a> {
     }
 }
 
-/// Audit annotations of a policy for a request: values by key, each once.
-type Notes = BTreeMap<String, Vec<String>>;
+/// The audit annotations that one policy adds for one request: the distinct values of each key.
+type AuditAnnotations = BTreeMap<String, Vec<String>>;
 
 /// Longest audit annotation in bytes; longer ones are cut.
 const LONGEST_NOTE: usize = 10 * 1024;
@@ -241,13 +241,14 @@ fn make_failure_annotation(policy: &Policy, binding: &Binding, validation: usize
     ))
 }
 
-/// Applies a verdict by the actions of a binding. Returns the denial of the request, if the actions deny.
-fn carry_out(
+/// Applies a verdict by the actions of a binding: adds warnings and audit annotations. Returns the denial of the
+/// request, if the actions include `Deny`.
+fn apply_verdict(
     attributes: &Attributes<'_>,
     policy: &Policy,
     binding: &Binding,
     verdict: Verdict,
-    notes: &mut Notes,
+    notes: &mut AuditAnnotations,
 ) -> Option<Denial> {
     let mut first = None;
     for (index, denial) in verdict.denials {
@@ -258,7 +259,7 @@ fn carry_out(
                     "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
                     policy.name, binding.name, denial.message
                 )),
-                Action::Audit => attributes.op.trail.note_of_admission(FAILURE, || {
+                Action::Audit => attributes.op.trail.add_admission_annotation(FAILURE, || {
                     make_failure_annotation(policy, binding, index, &denial.message)
                 }),
             }

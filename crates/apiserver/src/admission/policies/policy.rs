@@ -18,7 +18,7 @@ use crate::keys;
 use crate::selectors::Selectors;
 use crate::view::View;
 
-/// A compiled policy.
+/// A stored ValidatingAdmissionPolicy with its compiled expressions.
 #[derive(Debug)]
 pub(crate) struct Policy {
     pub(super) name: String,
@@ -33,7 +33,7 @@ pub(crate) struct Policy {
     pub(super) notes: Vec<(String, Expression)>,
 }
 
-/// One validation of a policy.
+/// A validation of a policy: the expression that must be true, and the message for a denial.
 #[derive(Debug)]
 pub(super) struct Validation {
     pub(super) check: Expression,
@@ -43,7 +43,7 @@ pub(super) struct Validation {
     pub(super) reason: String,
 }
 
-/// The action for a failed validation.
+/// The action of a binding for a failed validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Deny,
@@ -62,7 +62,7 @@ impl Action {
     }
 }
 
-/// The scope, parameters and actions with which a policy is in force.
+/// A ValidatingAdmissionPolicyBinding: the scope, the parameters and the actions with which a policy is in force.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(super) name: String,
@@ -72,7 +72,7 @@ pub(crate) struct Binding {
     pub(super) actions: Vec<Action>,
 }
 
-/// The objects that are a binding's parameters.
+/// The `paramRef` of a binding: it selects the objects that are the parameters.
 #[derive(Debug)]
 pub(super) struct ParamRef {
     pub(super) name: String,
@@ -180,14 +180,14 @@ impl Binding {
     }
 }
 
-/// A policy in force, and its bindings.
+/// A policy with at least one binding, so that it is in force; and its bindings.
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(super) policy: Arc<Policy>,
     pub(super) bindings: Vec<Arc<Binding>>,
 }
 
-/// All policies and bindings.
+/// The stored policies and bindings, decoded and cached.
 #[derive(Debug, Default)]
 pub(crate) struct Policies {
     policies: Cache<Policy>,

@@ -5,7 +5,7 @@ use kubernetes_cel::{Environment, Shape, Type};
 use serde_json::{Map, Value, json};
 use tenure_kinds::expressions::{Compiler, make_checking_environment};
 
-/// The kinds that policies can match.
+/// Looks up the kinds that a policy can match, and their schemas.
 pub(crate) trait Schemas {
     /// Returns group, version and kind for a rule's group, version and plural.
     fn kinds(&self, group: &str, version: &str, plural: &str) -> Vec<(String, String, String)>;
@@ -17,7 +17,7 @@ pub(crate) trait Schemas {
 /// Limit for the checked kinds of a rule.
 const MOST_KINDS: usize = 10;
 
-/// A kind that expressions are checked against.
+/// A kind against which the expressions of a policy are checked, with the types of its fields.
 struct Checked {
     name: String,
     shape: Shape,
@@ -78,6 +78,7 @@ pub(crate) fn list_warnings(policy: &Value, schemas: &dyn Schemas) -> Vec<Value>
     found
 }
 
+/// Returns the types of all variables that the expressions of a policy can use for this kind.
 fn make_environment(kind: &Checked, has_params: bool, params: Option<&Shape>) -> Environment {
     let of = |shape: &Shape| shape.declared_type().cloned().unwrap_or(Type::Dyn);
     make_checking_environment(

@@ -10,7 +10,7 @@ use super::policy::{Policy, Validation};
 /// Longest computed message.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// The reason for a denial.
+/// The message and the reason with which a policy denies a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Denial {
     pub(super) message: String,
@@ -27,7 +27,7 @@ impl Denial {
     }
 }
 
-/// The verdict of a policy.
+/// The result of one policy for one request and one set of parameters.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
     /// The failed validations by index, or the errors that prevented their evaluation.
@@ -39,7 +39,7 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Returns a verdict with nothing but a failure.
+    /// Returns the verdict for a policy that could not be evaluated, by its failure policy.
     fn with_failure(policy: &Policy, why: String) -> Self {
         let denials = if policy.ignores_failures {
             Vec::new()
@@ -124,7 +124,8 @@ impl Policy {
         for (index, (validation, result)) in self.validations.iter().zip(results).enumerate() {
             let failure = match (result, &messages) {
                 (Err(failure), _) => failure,
-                // The cost of messages counts even if no message is needed.
+                // The messages cost more than the limit. That fails the validation, even if it succeeded and needs no
+                // message.
                 (Ok(_), None) => format!("failed messageExpression: {OUT_OF_BUDGET}"),
                 (Ok(Value::Bool(true)), Some(_)) => continue,
                 (Ok(_), Some(messages)) => {
@@ -195,7 +196,7 @@ impl Validation {
     }
 }
 
-/// Returns a message if it can be shown: one line, not empty, not too long.
+/// Returns the trimmed message; `None` if it is empty, has several lines or is longer than [`LONGEST_MESSAGE`].
 fn trim_message(message: &str) -> Option<String> {
     let message = message.trim();
     let fits = !message.is_empty() && message.len() <= LONGEST_MESSAGE && !message.contains('\n');

@@ -24,7 +24,7 @@ use crate::keys;
 use usage::is_about;
 pub(crate) use usage::recount_usage;
 
-/// Locks of the namespaces with quotas.
+/// The locks of the namespaces with quotas: each lets one request at a time be charged and stored.
 #[derive(Debug, Default)]
 pub(crate) struct NamespaceLocks {
     namespaces: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
@@ -50,7 +50,8 @@ impl NamespaceLocks {
     }
 }
 
-/// The charge of a request. The request holds the namespace's lock until the charge is dropped.
+/// The amounts that a request adds to the quotas of its namespace. The request holds the namespace's lock until the
+/// charge is dropped.
 #[derive(Debug)]
 pub(crate) struct QuotaCharge {
     pub(crate) namespace: String,

@@ -7,7 +7,7 @@ use tenure_kinds::schema::resources::Resources;
 
 use crate::view::View;
 
-/// Checks whether a quota's scopes select an object.
+/// Checks whether a quota counts an object, by the quota's scopes.
 pub(super) fn is_about(quota: &Value, counted: &Counted, object: &Value) -> bool {
     quota.get("spec").is_none_or(|spec| counted.is_in_scopes(spec, object))
 }

@@ -13,7 +13,7 @@ use crate::keys;
 use crate::view::View;
 use crate::webhook_client::{ClientConfig, Endpoint};
 
-/// The phase of a webhook.
+/// The admission phase in which a webhook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::admission) enum Phase {
     Mutating,
@@ -29,7 +29,7 @@ impl Phase {
     }
 }
 
-/// One webhook, prepared for calls.
+/// A webhook of a configuration, decoded and prepared for calls.
 #[derive(Debug)]
 pub(in crate::admission) struct Hook {
     /// Unique among all webhooks.
@@ -49,6 +49,7 @@ pub(in crate::admission) struct Hook {
     pub(super) review_version: Option<&'static str>,
 }
 
+/// The fields of a webhook in its configuration, with empty defaults.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Stored {
@@ -86,7 +87,7 @@ fn read(phase: Phase, configuration: &str, value: &Value) -> Hook {
     }
 }
 
-/// The webhooks of every configuration.
+/// The decoded webhooks of all configurations, by phase. Only changed configurations are decoded again.
 #[derive(Debug, Default)]
 pub(in crate::admission) struct HookTable {
     mutating: Cache<Vec<Arc<Hook>>>,

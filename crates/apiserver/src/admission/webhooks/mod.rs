@@ -29,7 +29,7 @@ pub(super) use hook::{Hook, HookTable, Phase};
 /// Longest answer that is read: the size limit of a request.
 const ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
-/// The reason why a call did not admit the request.
+/// The reason why the call of a webhook did not admit the request.
 enum Failure {
     /// The call failed, or the answer was malformed: the webhook's failure policy decides.
     Call(String),
@@ -40,8 +40,8 @@ enum Failure {
 impl Failure {
     /// Returns the error with which the request ends, if the failure ends it. A request that continues gets an audit
     /// annotation.
-    fn into_error(self, notes: &Notes<'_>, phase: &str) -> Result<(), ApiError> {
-        let hook = notes.hook;
+    fn into_error(self, annotator: &AuditAnnotator<'_>, phase: &str) -> Result<(), ApiError> {
+        let hook = annotator.hook;
         match self {
             Self::Refused(error) => Err(error),
             Self::Call(reason) => {
@@ -52,7 +52,7 @@ impl Failure {
                         reason,
                         "a webhook failed and its policy is to go on"
                     );
-                    notes.add_annotation(&format!("failed-open.{phase}"), || hook.name.clone());
+                    annotator.add_annotation(&format!("failed-open.{phase}"), || hook.name.clone());
                     return Ok(());
                 }
                 Err(ApiError::internal(message))
@@ -61,17 +61,18 @@ impl Failure {
     }
 }
 
-/// Audit annotations of one call, with Kubernetes' keys.
-struct Notes<'a> {
+/// Adds the audit annotations of one webhook call, under Kubernetes' keys.
+struct AuditAnnotator<'a> {
     attributes: &'a Attributes<'a>,
     hook: &'a Hook,
+    /// The call within the request: `round_0_index_2`.
     place: String,
 }
 
-impl Notes<'_> {
+impl AuditAnnotator<'_> {
     fn add_annotation(&self, what: &str, value: impl FnOnce() -> String) {
         let key = format!("{what}.webhook.admission.k8s.io/{}", self.place);
-        self.attributes.op.trail.note_of_admission(&key, value);
+        self.attributes.op.trail.add_admission_annotation(&key, value);
     }
 
     /// Records that a mutating webhook was called.
@@ -145,10 +146,13 @@ async fn find_resource(
     }
 }
 
-/// The webhooks that were called for a request, so that some can be called again.
+/// The mutating webhooks that were called for one request. A webhook is called a second time if the object changes
+/// after its call and its reinvocation policy wants that.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
+    /// The ids of called webhooks with a reinvocation policy; the object has not changed since their calls.
     asked: Vec<String>,
+    /// The ids of webhooks that the second round calls, because the object changed after their calls.
     again: Vec<String>,
     /// The object after the last call.
     left: Option<Value>,
@@ -186,7 +190,7 @@ pub(super) async fn mutate(
         if reinvoke && !rounds.again.contains(&hook.id) {
             continue;
         }
-        let notes = Notes {
+        let annotator = AuditAnnotator {
             attributes,
             hook: &hook,
             place: format!("round_{}_index_{index}", u8::from(reinvoke)),
@@ -197,7 +201,7 @@ pub(super) async fn mutate(
                 if let Some(operations) = answer {
                     let new =
                         patch::apply(contents, attributes, &hook, &resource, object.as_ref(), &operations).await?;
-                    notes.record_patch(&operations);
+                    annotator.record_patch(&operations);
                     if object.as_ref() != Some(&new) {
                         changes = true;
                         changed = true;
@@ -205,11 +209,11 @@ pub(super) async fn mutate(
                         *object = Some(new);
                     }
                 }
-                notes.record_call(changes);
+                annotator.record_call(changes);
             }
             Err(failure) => {
-                notes.record_call(false);
-                failure.into_error(&notes, "mutation")?;
+                annotator.record_call(false);
+                failure.into_error(&annotator, "mutation")?;
             }
         }
         if hook.reinvoked && !rounds.asked.contains(&hook.id) {
@@ -235,12 +239,12 @@ pub(super) async fn validate(
                 match call_webhook(contents, attributes, &hook, &resource, object).await {
                     Ok(_) => Ok(()),
                     Err(failure) => {
-                        let notes = Notes {
+                        let annotator = AuditAnnotator {
                             attributes,
                             hook: &hook,
                             place,
                         };
-                        failure.into_error(&notes, "validating")
+                        failure.into_error(&annotator, "validating")
                     }
                 }
             });
@@ -291,7 +295,7 @@ async fn call_webhook(
         attributes
             .op
             .trail
-            .note_of_admission(&format!("{}/{key}", hook.name), || value);
+            .add_admission_annotation(&format!("{}/{key}", hook.name), || value);
     }
     for warning in answer.warnings {
         attributes.op.warn(warning);
@@ -308,6 +312,7 @@ async fn call_webhook(
         .transpose()
 }
 
+/// Returns an object of the request in the form that the webhook gets; `None` without an object.
 async fn show<'a>(
     contents: &Contents,
     attributes: &Attributes<'_>,

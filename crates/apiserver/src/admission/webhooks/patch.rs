@@ -8,7 +8,7 @@ use super::hook::Hook;
 use crate::catalog::Resource;
 use crate::contents::Contents;
 use crate::http::ApiError;
-use crate::json_patch::{self, Fault, Why};
+use crate::json_patch::{self, Fault, FaultReason};
 use crate::kind_properties;
 
 /// Returns the operations of a patch.
@@ -31,7 +31,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<Value>, String> {
 
 fn refuse_patch(fault: &Fault) -> ApiError {
     match fault.why {
-        Why::TestFailed => ApiError::internal(format!("testing value {} failed: test failed", fault.path)),
+        FaultReason::TestFailed => ApiError::internal(format!("testing value {} failed: test failed", fault.path)),
         _ => ApiError::internal(fault),
     }
 }

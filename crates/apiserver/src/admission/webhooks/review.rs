@@ -33,7 +33,7 @@ pub(super) fn make_review(
     json!({"kind": KIND, "apiVersion": format!("admission.k8s.io/{version}"), "request": request})
 }
 
-/// A webhook's answer.
+/// The checked answer of a webhook, for one request.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) allowed: bool,
@@ -44,6 +44,7 @@ pub(super) struct Answer {
     pub(super) notes: BTreeMap<String, String>,
 }
 
+/// The AdmissionReview that a webhook answers with.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review {
@@ -54,6 +55,7 @@ struct Review {
     response: Option<Response>,
 }
 
+/// The field `response` of the answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Response {

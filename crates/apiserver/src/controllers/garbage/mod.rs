@@ -19,7 +19,7 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an owner whose dependents stay.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// The state of one owner.
+/// The state of one owner, as a dependent's reference finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnerState {
     /// The owner exists.
@@ -47,7 +47,7 @@ pub(crate) fn owner_state(reference: &OwnerReference, found: Option<&Value>) -> 
     }
 }
 
-/// The action for an object with owners.
+/// The action of the garbage collector for an object with owners.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
     /// Nothing.
@@ -90,7 +90,8 @@ pub(crate) fn decide_fate(object: &Value, states: &[OwnerState], dependents: &[V
         return Verdict::Release(without_owners(object, &gone));
     }
     if waiting && !dependents.is_empty() {
-        // A dependent that itself waits for its dependents may be an ancestor: the circle would never end.
+        // A dependent that itself waits for its dependents may be an owner of this object. Then each would wait for the
+        // other forever.
         let circle = dependents
             .iter()
             .any(|dependent| is_deleting(dependent) && has_finalizer(dependent, FOREGROUND));

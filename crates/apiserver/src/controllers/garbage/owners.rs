@@ -52,7 +52,7 @@ pub(crate) fn owners_of(object: &Value) -> Vec<OwnerReference> {
         .collect()
 }
 
-/// Owners and dependents.
+/// The owner references of all objects that have any, and the dependents of each owner's UID.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerIndex {
     owners: HashMap<ObjectName, Vec<OwnerReference>>,

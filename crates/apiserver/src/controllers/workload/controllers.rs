@@ -41,8 +41,9 @@ fn set_counts(status: &mut Map<String, Value>, counts: &[(&str, i64)]) {
     }
 }
 
+/// Returns the status of a rolled out Deployment.
 pub(super) fn report_deployment(object: &Value) -> Option<Value> {
-    // A ReplicaSet that was refused is now accepted: report this, too.
+    // The condition still reports a refused ReplicaSet, and it is now accepted. So the status is written again.
     let generation = match find_progressing_condition(object) {
         Some(condition) if get_text(condition, "/reason") == REFUSED => {
             object.pointer("/metadata/generation")?.as_i64()?
@@ -128,6 +129,7 @@ pub(crate) fn with_refusal(deployment: &Value, set: &str, why: &str, now: Timest
     Some(deployment)
 }
 
+/// Returns the status of a ReplicaSet or ReplicationController whose replicas are all available.
 pub(super) fn replica_set(object: &Value) -> Option<Value> {
     let generation = find_unobserved_generation(object)?;
     let replicas = get_replicas(object);
@@ -145,6 +147,7 @@ pub(super) fn replica_set(object: &Value) -> Option<Value> {
     Some(Value::Object(status))
 }
 
+/// Returns the status of a rolled out StatefulSet.
 pub(super) fn stateful_set(object: &Value) -> Option<Value> {
     let generation = find_unobserved_generation(object)?;
     let replicas = get_replicas(object);

@@ -23,6 +23,7 @@ pub(crate) use rollout::{Rollout, deployment_of, roll_out};
 /// The field manager under which the statuses are written.
 pub(crate) const FIELD_MANAGER: &str = "tenure-workload-status";
 
+/// Returns the status to report for an object; `None` if it has its status already.
 type StatusOf = fn(&Value) -> Option<Value>;
 
 /// The kinds with a reported status.

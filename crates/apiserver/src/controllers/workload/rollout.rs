@@ -55,7 +55,7 @@ pub(crate) fn roll_out(
     if is_deleting(deployment) {
         return rollout;
     }
-    // By name: a new ReplicaSet may be missing in one of the two sources.
+    // The map is keyed by name, because a new ReplicaSet may be missing in `dependents` and is then added from `named`.
     let mut owned: BTreeMap<String, Value> = dependents
         .into_iter()
         .filter(|set| get_text(set, "/kind") == "ReplicaSet" && is_controlled(set, deployment))
@@ -166,7 +166,8 @@ fn find(owned: &BTreeMap<String, Value>, template: &Value) -> Option<String> {
     first.map(|(name, _)| name.clone())
 }
 
-/// Checks whether a ReplicaSet was made from a template. The ReplicaSet's own template has one label more.
+/// Checks whether a ReplicaSet was made from a template. The label `pod-template-hash`, which only the ReplicaSet's
+/// template has, is ignored.
 fn is_of(set: &Value, template: &Value) -> bool {
     set.pointer("/spec/template")
         .is_some_and(|own| without_hash(own) == without_hash(template))
