@@ -23,7 +23,7 @@ use super::ledger::KEPT;
 use super::{Operation, Refusal, Request, Rule, tenant_limits};
 use tenure_tenancy::facts::FactIndex;
 use tenure_tenancy::ingresses::{
-    Holder, HostPath, IngressIndex, IngressRoutes, MOST_OF_NAMESPACE, MOST_OF_ONE, PairDigest, digest_texts,
+    HostPath, IngressIndex, IngressName, IngressRoutes, MOST_OF_NAMESPACE, MOST_OF_ONE, PairDigest, digest_texts,
 };
 
 /// The number of ledgers over which the hosts of a cluster are spread. An Ingress claims in at most as many as it
@@ -182,10 +182,10 @@ impl HostClaim {
     }
 
     /// Denies a pair. The message names the other Ingress only within the Tenant.
-    fn refuse_taken(&self, pair: &HostPath, holder: Option<&Holder>) -> Refusal {
+    fn refuse_taken(&self, pair: &HostPath, holder: Option<&IngressName>) -> Refusal {
         let pair = describe_pair(pair);
         match holder {
-            Some(Holder { namespace, name }) => self.refuse(
+            Some(IngressName { namespace, name }) => self.refuse(
                 format!("{pair} already belongs to Ingress {namespace}/{name}"),
                 format!("{REMEDY}, or take it from that one first"),
             ),

@@ -18,7 +18,7 @@ pub use reservations::QuotaLedger;
 use super::ledger::KEPT;
 use super::{Refusal, Rule};
 use tenure_tenancy::facts::FactIndex;
-use tenure_tenancy::quotas::{QuotaItem, Usages, Used, name_content};
+use tenure_tenancy::quotas::{QuotaItem, QuotaUse, Usages, name_content};
 
 /// The advice if no capacity is left.
 const REMEDY: &str =
@@ -80,10 +80,10 @@ pub fn add_up(facts: &FactIndex, usages: &Usages, claim: &QuotaClaim) -> Result<
             let (tenant_name, uid) = (claim.tenant.as_str(), claim.tenant_uid.as_str());
             let is_ending = namespace.deleting;
             match usages.find(name, (tenant_name, uid), &amount.quota, &amount.resource, is_ending) {
-                Used::Counted(counted) => {
+                QuotaUse::Counted(counted) => {
                     used.insert(name.to_owned(), counted);
                 }
-                Used::Uncounted => {
+                QuotaUse::Uncounted => {
                     if name == claim.namespace || tenant.is_some_and(|tenant| tenant.has_recorded(namespace)) {
                         return Err(claim.refuse_uncounted(amount, name));
                     }
