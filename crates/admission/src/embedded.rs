@@ -11,7 +11,9 @@ use serde_json::Value;
 use tenure_admission_rules::{
     self as rules, Actor, ClusterQueries, Decision, Operation, Question, Refusal, Request, Resource,
 };
-use tenure_admission_rules::{Claim, HostClaim, HostLedger, Ledger, QuotaClaim, QuotaLedger, collision, ledger, quota};
+use tenure_admission_rules::{
+    HostClaim, HostLedger, NamespaceClaim, NamespaceLedger, QuotaClaim, QuotaLedger, collision, ledger, quota,
+};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{
     FollowedResource, Guard, GuardPlace, GuardQueries, GuardQuestion, GuardTarget, Membership, Review, Ruling,
@@ -45,7 +47,7 @@ pub struct EmbeddedGuard {
     /// and roles that tenants wrote.
     facts: RwLock<Arc<FactIndex>>,
     /// The reservations for admitted namespaces, by the Tenant's uid. Only Tenants with reservations have an entry.
-    ledgers: Mutex<HashMap<String, Ledger>>,
+    ledgers: Mutex<HashMap<String, NamespaceLedger>>,
     /// The use of the namespaces of Tenants that limit the sum over all their namespaces.
     usages: RwLock<Usages>,
     /// The reservations of such Tenants.
@@ -143,7 +145,7 @@ impl EmbeddedGuard {
 
     /// Reserves a namespace in a Tenant, or denies the request because no capacity is left. A dry
     /// run reserves nothing.
-    fn claim_place(&self, mut claim: Claim, is_dry_run: bool) -> Result<(), Refusal> {
+    fn claim_place(&self, mut claim: NamespaceClaim, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let mut ledgers = self.ledgers.lock();
         // A namespace that was created after the decision has no reservation any more and is

@@ -32,12 +32,12 @@ const LEDGERS: u8 = 16;
 /// The first advice of every denial.
 const REMEDY: &str = "take another host or path";
 
-/// The claim of an Ingress on hosts and paths that it didn't have.
+/// The pairs of host and path that an Ingress adds, which must be free within the scope of its Tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostClaim {
     /// The Tenant's name.
     pub tenant: String,
-    /// Its uid.
+    /// The uid of the Tenant.
     pub tenant_uid: String,
     /// The scope in which no two Ingresses may share a pair.
     pub scope: CollisionScope,
@@ -51,7 +51,7 @@ pub struct HostClaim {
     pub total: usize,
 }
 
-/// The part of a claim that belongs to one ledger.
+/// The pairs of a claim that are reserved in one ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPart<'a> {
     /// The claim.

@@ -3,7 +3,9 @@
 use tenure_api::metadata::SHARDING_KEY;
 
 use super::facts::{ACCOUNT, ACTS_AS, HOME, NAMESPACES, REFERENCES, RELEASES_ACT_AS, SHARD, read};
-use super::{About, Policy, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
+use super::{
+    Policy, PolicyScope, ResourceRule, Validation, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use crate::flux::{ACCOUNT as ACCOUNT_PATH, CheckedFields, KINDS, ReferenceForm};
 use tenure_tenancy::flux_account::ActingKind;
@@ -48,8 +50,8 @@ fn policy(name: String, group: &'static str, resource: &'static str, judged: &[S
     Policy {
         name,
         action: super::Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec![group],
             resources: vec![resource],
             operations: vec!["CREATE", "UPDATE"],

@@ -8,7 +8,9 @@ use super::limits::{
     BY_LABELS, EXTERNAL_IPS, HAS_DEFAULT, HOSTNAMES, PULL_POLICIES, REFUSED_TYPES, REGISTRIES, SERVICE_ANNOTATIONS,
     SERVICE_LABELS, UNCOMPARED_HOSTS, WILDCARDS, is_denied, is_fact_written, is_listed, lines,
 };
-use super::{About, Policy, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
+use super::{
+    Policy, PolicyScope, ResourceRule, Validation, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -27,8 +29,8 @@ fn policy(name: &str, group: &'static str, resources: Vec<&'static str>) -> Poli
     Policy {
         name: name.to_owned(),
         action: super::Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec![group],
             resources,
             operations: WRITES.to_vec(),

@@ -14,7 +14,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_admission_rules::Refusal;
-use tenure_admission_rules::{Claim, HostClaim, HostLedger, HostPart, Ledger, QuotaClaim, QuotaLedger, Sums};
+use tenure_admission_rules::{
+    HostClaim, HostLedger, HostPart, NamespaceClaim, NamespaceLedger, QuotaClaim, QuotaLedger, Sums,
+};
 use tenure_api::admission_webhooks::{
     HOST_LEDGER_ANNOTATION, HOST_LEDGER_PREFIX, LEDGER_ANNOTATION, LEDGER_PREFIX, QUOTA_LEDGER_ANNOTATION,
 };
@@ -118,13 +120,13 @@ impl Ledgers {
     /// Claims a namespace for a Tenant, or denies it because no capacity is left.
     pub(super) async fn claim(
         &self,
-        claim: &Claim,
+        claim: &NamespaceClaim,
         has_been_seen: impl Fn(&str) -> bool,
         keep: ReservationKind,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let of = Of::tenant(&claim.tenant, &claim.tenant_uid, LEDGER_ANNOTATION);
         self.write_down(&of, |text, now| {
-            Ok(keep.settle(Ledger::read(text), |ledger, time| match time {
+            Ok(keep.settle(NamespaceLedger::read(text), |ledger, time| match time {
                 None => ledger.check(claim, &has_been_seen, now),
                 Some(time) => ledger.claim(claim, &has_been_seen, now, time),
             }))
