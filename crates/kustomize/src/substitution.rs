@@ -132,7 +132,7 @@ impl Substitution {
         is_other: bool,
         maximum_nodes: usize,
     ) -> Result<(Value, bool), Trouble> {
-        let mut used = Used {
+        let mut used = VariableScope {
             variables: &self.variables,
             is_secret: false,
             is_other,
@@ -189,15 +189,15 @@ fn has_keys(value: &Value) -> bool {
 /// The identity of an object: its version, its kind, its name and its namespace.
 const IDENTITY: [&str; 4] = ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"];
 
-/// The variables, and whether a secret one was asked for.
-struct Used<'value> {
+/// The variables of a substitution. `is_secret` becomes true once a secret one is used.
+struct VariableScope<'value> {
     variables: &'value BTreeMap<String, Variable>,
     is_secret: bool,
-    /// Secret ones have another value.
+    /// True if secret variables get another value, to compare both results.
     is_other: bool,
 }
 
-impl<'value> Scope<'value> for Used<'value> {
+impl<'value> Scope<'value> for VariableScope<'value> {
     fn find(&mut self, name: &str) -> Option<&'value [u8]> {
         let variable = self.variables.get(name)?;
         self.is_secret |= variable.is_secret;
