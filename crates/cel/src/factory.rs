@@ -2,7 +2,7 @@
 
 use crate::ast::{Element, Entry, Expr, Id, Kind};
 
-/// Numbers the expressions that it makes.
+/// Creates expressions, and gives each one the next number.
 #[derive(Default)]
 pub(crate) struct Factory {
     count: Id,

@@ -118,7 +118,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Lists and maps of several types, except where they are the values of a format.
+    /// Checks that lists and maps have values of one type, unless they are the values of a format.
     fn check_mixtures(&mut self, expression: &Expr, exempt: bool) {
         match &expression.kind {
             Kind::Literal(_) | Kind::Ident(_) | Kind::Message(_) => {}

@@ -7,7 +7,7 @@ use crate::meter::Meter;
 use crate::time;
 use crate::value::{Key, Map, Value};
 
-/// A place for a value.
+/// A placeholder for a value in a format, such as `%d`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Clause {
     Text,
