@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use go_words::substitution::{Problem, Scope, SubstitutionError, substitute};
-use go_yaml::events::{EventReader, What};
+use go_yaml::events::{EventKind, EventReader};
 use go_yaml::json::{configuration_value, from_value, resource_value};
 use go_yaml::node::{Data, Node};
 use go_yaml::read::{Lines, Source, first_node};
@@ -288,8 +288,8 @@ fn has_several_documents(text: &str) -> bool {
     // The reader reports unreadable text later.
     while let Ok(event) = events.next() {
         match event.what {
-            What::StreamEnd => break,
-            What::DocumentStart => documents += 1,
+            EventKind::StreamEnd => break,
+            EventKind::DocumentStart => documents += 1,
             _ => {}
         }
     }
