@@ -10,7 +10,7 @@ use crate::schema::{LONGEST_PATH, shorten_key};
 pub(super) struct ValuePath<'a> {
     above: Option<&'a ValuePath<'a>>,
     step: Step<'a>,
-    /// Bytes that it is written with.
+    /// The length of the written path in bytes.
     length: usize,
 }
 

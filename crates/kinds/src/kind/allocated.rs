@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde::Deserialize;
 
-/// Something that one Service has and no other may have.
+/// A value that only one Service can hold at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Allocated {
     /// An address in the cluster (`spec.clusterIP`).
@@ -30,6 +30,7 @@ impl Allocated {
     }
 }
 
+/// The part of a stored Service that has allocated values.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Stored {
