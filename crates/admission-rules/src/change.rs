@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// One change that admission makes to the object of a request.
+/// A change that admission makes to the object of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Sets a label.

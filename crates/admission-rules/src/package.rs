@@ -220,7 +220,7 @@ fn find_break(guarded: GuardedKind, case: Case<'_>) -> Option<OwnershipConflict>
     (!is_same).then(|| claim(RENDER))
 }
 
-/// Checks whether an object has all annotations of another one, except those that every user may set.
+/// Checks whether an object has the annotations of another one. Annotations that every user may set don't count.
 fn has_annotations_of(one: &Value, other: &Value) -> bool {
     let others = read_part(other, "annotations");
     let mut own = read_part(one, "annotations").into_iter().flatten();

@@ -41,7 +41,7 @@ enum Owner {
 /// The users that may write the objects of each Kustomization, by its namespace and name.
 type Lines = BTreeMap<(String, String), Arc<Writers>>;
 
-/// The users that may write the objects of a Kustomization: its account, and those that its annotation names.
+/// The users that may write the objects of a Kustomization: its account, and the users in its annotation.
 #[derive(Debug, PartialEq, Eq)]
 struct Writers {
     account: String,

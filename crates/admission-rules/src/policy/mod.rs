@@ -118,7 +118,7 @@ enum PolicyScope {
     Anywhere,
 }
 
-/// One resource rule of a policy's match constraints: API groups, resources and operations.
+/// A resource rule of a policy's match constraints: API groups, resources and operations.
 struct ResourceRule {
     groups: Vec<&'static str>,
     resources: Vec<&'static str>,
