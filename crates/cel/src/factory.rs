@@ -14,6 +14,7 @@ impl Factory {
         self.count
     }
 
+    /// Creates an expression with the next number.
     pub(crate) fn make(&mut self, position: usize, kind: Kind) -> Expr {
         let id = self.count;
         self.count += 1;

@@ -19,6 +19,7 @@ pub(crate) fn find_problems(root: &Expr, checked: &Checked) -> Vec<Problem> {
     validator.problems
 }
 
+/// The state of the validation of one expression.
 struct Validator<'c> {
     checked: &'c Checked,
     problems: Vec<Problem>,

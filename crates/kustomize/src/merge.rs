@@ -50,6 +50,7 @@ pub(crate) fn merge_resource(resource: Node, patch: Node, schema: &Schema) -> Re
     merge(Some(resource), Some(patch), None, &mut Walk { schema, path })
 }
 
+/// Merges a patch into a node of a resource. Either of them may be missing.
 pub(crate) fn merge<'s>(
     destination: Option<Node>,
     patch: Option<Node>,

@@ -395,6 +395,7 @@ impl Network {
     }
 }
 
+/// Returns an address with all bits behind the prefix cleared.
 fn mask(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {

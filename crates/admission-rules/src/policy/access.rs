@@ -34,6 +34,7 @@ fn same(part: &str) -> String {
     format!("(request.operation == 'UPDATE' && object.?{part}.orValue(null) == oldObject.?{part}.orValue(null))")
 }
 
+/// Returns a policy for these requests anywhere in the cluster, still without validations.
 fn policy(name: &str, about: Vec<ResourceRule>) -> Policy {
     Policy {
         name: name.to_owned(),
@@ -46,6 +47,7 @@ fn policy(name: &str, about: Vec<ResourceRule>) -> Policy {
     }
 }
 
+/// Returns the rule that matches creates and updates of these resources.
 fn about(resources: Vec<&'static str>) -> ResourceRule {
     ResourceRule {
         groups: vec![GROUP],

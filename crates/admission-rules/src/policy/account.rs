@@ -11,6 +11,7 @@ use tenure_tenancy::rights::{MINT, OWN};
 
 const REMEDY: &str = "let a Surface or a Kustomization of Tenant {} do it, or use another ServiceAccount";
 
+/// Returns the rule that matches these operations on a resource.
 fn about(group: &'static str, resource: &'static str, operations: &[&'static str]) -> ResourceRule {
     ResourceRule {
         groups: vec![group],

@@ -71,6 +71,7 @@ pub fn is_bound(name: &str) -> bool {
     })
 }
 
+/// Returns the policy that limits all writes of the controller.
 fn bounds(settings: &Settings) -> Policy {
     let platform = settings.platform_namespace.as_str();
     let about = |group, resources| ResourceRule {

@@ -23,6 +23,7 @@ const MOST_READERS: usize = 65;
 /// The names of the policies, without the common prefix.
 pub(super) const NAMES: [&str; 2] = ["secret-writer", "secret-writer-token"];
 
+/// Returns the user name of a ServiceAccount in the platform namespace.
 fn account(platform: &str, name: &str) -> String {
     quote(&format!("system:serviceaccount:{platform}:{name}"))
 }

@@ -31,6 +31,7 @@ fn find_shard(object: &str) -> String {
     format!("{object}.?metadata.?labels[?{}]", quote(SHARDING_KEY))
 }
 
+/// Returns a policy for a kind in tenants' namespaces, still without validations.
 fn policy(name: String, group: &'static str, resource: &'static str, judged: &[String]) -> Policy {
     let mut variables = namespace_facts();
     variables.push(variable(
@@ -75,6 +76,7 @@ fn refuse(rule: Rule, holds: &str, why: String, remedy: String) -> Validation {
     }
 }
 
+/// Returns the policy for Surfaces.
 fn surfaces() -> Policy {
     let mut policy = policy(
         "surfaces".to_owned(),
@@ -117,6 +119,7 @@ fn surfaces() -> Policy {
     policy
 }
 
+/// Returns the policy for one of Flux's kinds.
 fn kind(judged: &CheckedFields) -> Policy {
     let references = judged.references.iter().map(|(path, _, _)| (*path).to_owned());
     let targets = judged.targets.iter().map(|path| (*path).to_owned());

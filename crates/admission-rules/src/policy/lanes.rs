@@ -52,6 +52,7 @@ pub fn list_lane_bounds(platform: &str, pods: &LanePods) -> Vec<Value> {
     bounds(platform, pods).write_for(platform).into()
 }
 
+/// Returns the policy for the Deployments of lanes.
 fn bounds(platform: &str, pods: &LanePods) -> Policy {
     let account = quote(&format!(
         "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"

@@ -25,6 +25,7 @@ pub(super) fn list(settings: &Settings) -> Vec<Policy> {
     policies
 }
 
+/// Returns a policy for resources in tenants' namespaces, still without validations.
 fn policy(name: &str, group: &'static str, resources: Vec<&'static str>) -> Policy {
     Policy {
         name: name.to_owned(),
@@ -49,6 +50,7 @@ fn both(write: impl Fn(&str) -> String, none: &str) -> [(String, String); 2] {
     ]
 }
 
+/// Returns the policy for the registries and pull policies of a Pod's images.
 fn images() -> Policy {
     let parts = pod::PARTS.map(|part| match part {
         "resize" => "pods/resize",
@@ -140,6 +142,7 @@ fn images() -> Policy {
     policy
 }
 
+/// Returns the policy for the classes that objects of one kind name.
 fn classes(class_use: &ClassUse) -> Policy {
     let parts = match class_use.resource {
         "pods" => vec!["pods"],
@@ -251,6 +254,7 @@ fn list_refused_annotations(settings: &Settings) -> Vec<(String, String)> {
     ]
 }
 
+/// Returns the policy for the hostnames of Ingresses.
 fn hostnames(settings: &Settings) -> Policy {
     let mut policy = policy("hostnames", "networking.k8s.io", vec!["ingresses", "ingresses/status"]);
     policy.variables.extend(list_refused_annotations(settings));
@@ -343,6 +347,7 @@ fn hostnames(settings: &Settings) -> Policy {
     policy
 }
 
+/// Returns the policy for Services.
 fn services() -> Policy {
     let mut policy = policy("services", "", vec!["services", "services/status"]);
     let kind = |object: &str| {

@@ -284,12 +284,14 @@ impl QueryClient {
         Ok(is_allowed)
     }
 
+    /// Returns a remembered answer, unless it is too old.
     fn recall(&self, key: &str) -> Option<bool> {
         let memory = self.memory.lock();
         let (since, is_allowed) = memory.get(key)?;
         (since.elapsed() < FRESH).then_some(*is_allowed)
     }
 
+    /// Stores an answer.
     fn remember(&self, key: String, is_allowed: bool) {
         if key.len() > LONGEST_KEY {
             return;

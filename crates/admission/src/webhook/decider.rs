@@ -349,6 +349,7 @@ fn list_namespaces<'a>(request: &Request<'a>) -> Vec<&'a str> {
     all
 }
 
+/// Returns the answer to a review from the decision.
 fn answer(phase: Phase, request: &Request<'_>, decision: Decision) -> Verdict {
     let (changes, warnings) = match decision {
         Decision::Deny(refusal) => return Verdict::forbid(refusal.to_string()),

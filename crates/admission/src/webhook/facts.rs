@@ -306,6 +306,7 @@ impl KnownFacts {
         }
     }
 
+    /// Applies a change to the facts.
     fn change(&self, change: Change) {
         let mut state = self.state.write();
         change.make(Arc::make_mut(&mut state.facts));
@@ -341,6 +342,7 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// Applies the change to an index.
     pub(super) fn make(self, facts: &mut FactIndex) {
         match self {
             Self::Tenant(tenant) => facts.set_tenant(tenant),

@@ -71,6 +71,7 @@ struct LedgerLease<'a> {
 }
 
 impl<'a> LedgerLease<'a> {
+    /// Returns the Lease of a Tenant, for one of its ledgers.
     fn tenant(tenant: &'a str, uid: &'a str, annotation: &'static str) -> Self {
         Self {
             name: format!("{LEDGER_PREFIX}{uid}"),
@@ -79,6 +80,7 @@ impl<'a> LedgerLease<'a> {
         }
     }
 
+    /// Returns the Lease with the ledger for a part of a claim on hosts.
     fn part(part: &HostPart<'a>) -> Self {
         let annotation = HOST_LEDGER_ANNOTATION;
         match part.shared {

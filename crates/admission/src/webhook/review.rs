@@ -73,6 +73,7 @@ pub fn read_review(body: &[u8]) -> Result<Review, ReviewError> {
     })
 }
 
+/// Returns the beginning of a text for a message.
 fn clip(text: &str) -> String {
     text.chars().take(LONGEST_UID).collect()
 }

@@ -121,6 +121,7 @@ impl Clause {
     }
 }
 
+/// Implements `format`: fills the placeholders of a format with the values of a list.
 pub(crate) fn call<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let [Value::String(format), Value::List(values)] = arguments else {
         return Err(Failure::no_such_overload());

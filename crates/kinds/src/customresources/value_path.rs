@@ -14,6 +14,7 @@ pub(super) struct ValuePath<'a> {
     length: usize,
 }
 
+/// The last step of a path.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     /// A field, or a path from the root, as written.

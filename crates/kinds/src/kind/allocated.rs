@@ -37,6 +37,7 @@ struct Stored {
     spec: StoredSpec,
 }
 
+/// The fields of a Service's spec that have allocated values.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StoredSpec {
@@ -47,6 +48,7 @@ struct StoredSpec {
     ports: Vec<StoredPort>,
 }
 
+/// The field of a Service's port that has an allocated value.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StoredPort {
