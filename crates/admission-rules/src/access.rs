@@ -25,11 +25,11 @@ use tenure_tenancy::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
 
 /// The greatest number of targets of a standing grant: the authorizer is asked about each.
 pub(super) const MOST_TARGETS: usize = 16;
-/// The kinds that only the controllers write, as a whole.
+/// The plural names of the kinds whose objects only the controllers write: requests and targets.
 pub(super) const RECORDS: [&str; 2] = ["fluxaccessrequests", "fluxaccesstargets"];
-/// The fields that keep a record until all its work is done.
+/// The fields that keep a request or target from being deleted before the credentials have ended.
 const UPKEEP: [&str; 2] = ["/metadata/finalizers", "/metadata/ownerReferences"];
-/// The kinds that all users with RBAC may write, except for their status.
+/// The plural names of the other kinds: users with RBAC may write them, and only the controllers their status.
 pub(super) const OTHERS: [&str; 4] = [
     "accessproviders",
     "fluxaccesses",
@@ -37,7 +37,7 @@ pub(super) const OTHERS: [&str; 4] = [
     "fluxaccessstandinggrants",
 ];
 
-/// Checks whether the rules cover a resource.
+/// Checks whether this rule covers a resource.
 pub(super) fn is_judged(group: &str, resource: &str) -> bool {
     group == GROUP && (RECORDS.contains(&resource) || OTHERS.contains(&resource))
 }
@@ -74,7 +74,7 @@ fn read<'a>(object: Option<&'a Value>, path: &str) -> Option<&'a Value> {
     object?.pointer(path).filter(|value| !value.is_null())
 }
 
-/// Returns a list. None and an empty list count as equal.
+/// Returns a list that is not empty. A missing list and an empty one both give none.
 fn read_list<'a>(object: Option<&'a Value>, path: &str) -> Option<&'a Vec<Value>> {
     read(object, path)?.as_array().filter(|list| !list.is_empty())
 }
@@ -91,13 +91,14 @@ fn refuse(why: String, remedy: String) -> Result<(), Refusal> {
     })
 }
 
-/// Checks whether a part of the object is unchanged.
+/// Checks whether an update leaves a top-level field of the object, such as `spec`, unchanged.
 fn is_same(case: Case<'_>, part: &str) -> bool {
     let path = format!("/{part}");
     case.request.operation == Operation::Update
         && read(case.request.object, &path) == read(case.request.old_object, &path)
 }
 
+/// Checks whether the user may write a top-level field that only the controllers change.
 fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
     if is_same(case, part) || case.is_allowed(&Question::about_target(RECORD, "")) {
         return Ok(());
@@ -114,7 +115,7 @@ fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
     )
 }
 
-/// Checks the fields that keep a record until all its work is done.
+/// Checks whether the user may change the finalizers and owners of a request or target.
 fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     let is_kept = |path: &str| {
@@ -133,7 +134,8 @@ fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
     )
 }
 
-/// Checks orders to replace a credential before it is due.
+/// Checks annotations that order the replacement of a credential before it is due: only an approver sets them, and they
+/// name their writer.
 fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     if is_api_server_or_tenure(case) {
@@ -203,6 +205,8 @@ fn note_author(case: Case<'_>, findings: &mut Findings) {
     }
 }
 
+/// Checks whether the writer of a grant may answer the request: an approver, or the vouching account, that is not the
+/// requester.
 fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     if request.operation == Operation::Update {
@@ -276,7 +280,7 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks labels that give a namespace a group's credential.
+/// Checks new labels by which a namespace may receive a group's credential: only an approver of the group sets them.
 fn judge_labels(case: Case<'_>) -> Result<(), Refusal> {
     if is_api_server_or_tenure(case) {
         return Ok(());

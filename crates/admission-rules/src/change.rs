@@ -1,8 +1,8 @@
-//! The changes that a decision makes to an object.
+//! The changes that admission makes to the object of an allowed request.
 
 use serde_json::{Map, Value};
 
-/// One change of an object.
+/// A change that admission makes to the object of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Sets a label.
@@ -31,7 +31,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Changes the object.
+    /// Makes this change in an object.
     pub fn make(&self, object: &mut Value) {
         match self {
             Self::Label { key, value } => mark(object, "labels", key, value),

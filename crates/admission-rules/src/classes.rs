@@ -14,7 +14,7 @@ use super::{Case, Change, Findings, Refusal, Rule, tenant_limits};
 use tenure_tenancy::bounds::{find_default, is_selected};
 use tenure_tenancy::placement::TenantFacts;
 
-/// A kind whose objects name a class.
+/// A field of a kind in which objects name a class, such as `spec.storageClassName` of claims.
 pub(super) struct ClassUse {
     pub(super) rule: Rule,
     pub(super) group: &'static str,
@@ -33,7 +33,7 @@ pub(super) struct ClassUse {
     pub(super) class: (&'static str, &'static str, &'static str),
     /// The mark of a class that is the cluster's default.
     cluster_default: &'static str,
-    /// The Tenant's setting, and its path.
+    /// The path of the Tenant's setting. `find` reads the setting.
     pub(super) field_path: &'static str,
     pub(super) find: fn(&TenantBounds) -> Option<&AllowedClasses>,
 }
@@ -100,10 +100,10 @@ pub(super) const USES: [ClassUse; 4] = [
 ];
 
 /// The class names in an object's annotation and in its field.
-type Named<'a> = [Option<&'a str>; 2];
+type ClassNames<'a> = [Option<&'a str>; 2];
 
 impl ClassUse {
-    fn read<'a>(&self, object: &'a Value) -> Named<'a> {
+    fn read<'a>(&self, object: &'a Value) -> ClassNames<'a> {
         let annotations = object.get("metadata").and_then(|metadata| metadata.get("annotations"));
         let annotation = self.annotation.and_then(|key| annotations?.get(key));
         let field = object.get("spec").and_then(|spec| spec.get(self.field));
@@ -121,11 +121,13 @@ impl ClassUse {
         }
     }
 
+    /// Returns the stored class with this name.
     fn find_class(&self, case: Case<'_>, name: &str) -> Option<std::sync::Arc<Value>> {
         let (_, group, plural) = self.class;
         case.find(group, plural, "", name)
     }
 
+    /// Checks whether a class is marked as the default of the cluster.
     fn is_cluster_default(&self, case: Case<'_>, name: &str) -> bool {
         let class = (!self.cluster_default.is_empty()).then(|| self.find_class(case, name));
         let class = class.flatten();

@@ -17,7 +17,7 @@ use super::{Case, Findings, Question, Refusal, Rule};
 use tenure_tenancy::placement::TenantFacts;
 use tenure_tenancy::rights::ADOPT;
 
-/// Subresources of an object with which its metadata can be written.
+/// Subresources through which the metadata of an object can be written.
 pub(super) const PARTS: [&str; 1] = ["status"];
 /// The verb that a controller of the platform has in all namespaces.
 pub(super) const UPDATE: &str = "update";
@@ -34,8 +34,8 @@ pub(super) fn is_managed(object: &Value) -> bool {
     ObjectView::new(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
-/// Checks whether Tenure writes objects of this resource in tenants' namespaces. A new one may have the label before Tenure takes
-/// it over.
+/// Checks whether Tenure writes objects of this resource in tenants' namespaces. A new object may have Tenure's label before
+/// Tenure takes the object over.
 pub(super) fn is_written(group: &str, resource: &str) -> bool {
     match group {
         "" => matches!(

@@ -18,7 +18,7 @@ use tenure_tenancy::{identity, write_scope};
 /// The field for the account of an object.
 pub(super) const ACCOUNT: &str = "/spec/serviceAccountName";
 
-/// The form of a reference.
+/// The fields that a reference has, and the kind of object that it leads to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReferenceForm {
     /// A reference to a source: kind, name and namespace.
@@ -36,13 +36,13 @@ pub(super) enum ReferenceForm {
     Local(&'static str),
 }
 
-/// The checked fields of a kind.
+/// The fields of one kind that admission checks: its account, references and target namespaces.
 pub(super) struct CheckedFields {
     pub(super) group: &'static str,
     pub(super) resource: &'static str,
-    /// The acting kind, if its `spec.serviceAccountName` names its account.
+    /// The kind in [`ActingKind`], if `spec.serviceAccountName` names the account with which objects act.
     pub(super) acts: Option<ActingKind>,
-    /// The paths of references, or of lists of references, with the kind if a reference names none.
+    /// The paths of references or lists of references, the kind of a reference that names none, and the form.
     pub(super) references: &'static [(&'static str, &'static str, ReferenceForm)],
     /// The paths of namespaces that it writes to.
     pub(super) targets: &'static [&'static str],
@@ -223,6 +223,7 @@ fn judged_parts<'a>(judged: Option<&CheckedFields>, object: &'a Value) -> (Vec<O
     (paths.map(|path| object.pointer(path)).collect(), shard_of(object))
 }
 
+/// Returns the value of the shard label.
 fn shard_of(object: &Value) -> Option<&str> {
     object.pointer("/metadata/labels")?.get(SHARDING_KEY)?.as_str()
 }

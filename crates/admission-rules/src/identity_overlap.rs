@@ -24,6 +24,7 @@ const fn make_named_right(verb: &'static str, resource: &'static str) -> Imperso
     }
 }
 
+/// Returns a right on all ServiceAccounts of a namespace.
 const fn any(verb: &'static str, group: &'static str, resource: &'static str) -> ImpersonationRight {
     ImpersonationRight {
         verb,
@@ -107,6 +108,7 @@ pub const MOST_OVERLAP_QUESTIONS: usize = {
 };
 
 impl ImpersonationRight {
+    /// Returns the question whether a user has this right on a ServiceAccount.
     fn ask<'a>(self, (namespace, name): (&'a str, &'a str)) -> Question<'a> {
         Question {
             verb: self.verb,

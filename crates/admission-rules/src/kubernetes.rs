@@ -13,9 +13,9 @@ use tenure_api::kubernetes_controllers::{
 use super::request::SERVICE_ACCOUNT_PREFIX;
 use super::{Case, Operation, Rule};
 
-/// Permissions for some controllers although a rule refuses the request to others.
+/// A request that some of Kubernetes' controllers may send although a rule denies it to other users.
 pub(super) struct Exemption {
-    /// The rule that lets them through.
+    /// The rule that denies the request to others.
     pub(super) rule: Rule,
     /// Names of the controllers' ServiceAccounts in `kube-system`.
     pub(super) controllers: &'static [&'static str],
@@ -86,7 +86,7 @@ pub(super) const EXEMPTIONS: &[Exemption] = &[
         resource: ("source.toolkit.fluxcd.io", "*"),
         fields: &[],
     },
-    // For a namespace without facts. Only policies refuse requests there.
+    // These two are for a namespace whose facts are not written yet. Only policies deny requests in such a namespace.
     Exemption {
         rule: Rule::NamespaceMembership,
         controllers: &[ACCOUNT_CREATOR],
@@ -104,13 +104,14 @@ pub(super) const EXEMPTIONS: &[Exemption] = &[
 ];
 
 impl Exemption {
-    /// Lists the users of the exemption.
+    /// Lists the user names of the exempt controllers.
     pub(super) fn list_users(&self) -> Vec<String> {
         let accounts = self.controllers.iter().map(|name| name_user(name));
         accounts.chain([CONTROLLER_MANAGER.to_owned()]).collect()
     }
 
-    /// Checks whether it covers a request of this user, without its fields.
+    /// Checks whether the exemption covers the operation, resource and user of a request. Changed fields are not
+    /// compared.
     fn covers(&self, case: Case<'_>) -> bool {
         let request = case.request;
         let (group, name) = self.resource;

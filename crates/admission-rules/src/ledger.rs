@@ -25,12 +25,12 @@ pub const KEPT_UNPROVEN: Duration = Duration::from_secs(5);
 /// even if they are deleted again, and the bytes that one tenant makes others store.
 pub const MOST: usize = 128;
 
-/// A namespace that needs a part of a Tenant's quota.
+/// A new namespace that counts towards the namespace quota of its Tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct NamespaceClaim {
     /// The Tenant's name.
     pub tenant: String,
-    /// Its uid.
+    /// The uid of the Tenant.
     pub tenant_uid: String,
     /// The greatest number of its namespaces (`spec.namespaceOptions.quota`).
     pub quota: usize,
@@ -40,7 +40,7 @@ pub struct Claim {
     pub namespace: String,
 }
 
-impl Claim {
+impl NamespaceClaim {
     /// Returns the denial for missing capacity: `kept` reservations are for namespaces that have
     /// not been seen yet.
     #[must_use]
@@ -67,6 +67,7 @@ impl Claim {
         }
     }
 
+    /// Returns the denial for more than [`MOST`] reservations at once.
     fn refuse_crowd(&self) -> Refusal {
         Refusal {
             rule: Rule::NamespaceOptions,
@@ -80,12 +81,12 @@ impl Claim {
     }
 }
 
-/// The reservations of one Tenant: their ends, in milliseconds since 1970, by the names of namespaces.
+/// The reserved namespaces of one Tenant: for each name, the end of the reservation in milliseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Ledger(BTreeMap<String, u64>);
+pub struct NamespaceLedger(BTreeMap<String, u64>);
 
-impl Ledger {
+impl NamespaceLedger {
     /// Reads the text of [`Display`](fmt::Display). An unreadable text reserves nothing: at most the reservations of half
     /// a minute are lost.
     #[must_use]
@@ -93,12 +94,17 @@ impl Ledger {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// Checks whether capacity is left. `now` is in milliseconds since 1970. Namespaces that `has_been_seen` are among those of
-    /// `claim.seen`.
+    /// Checks whether the quota has capacity for the namespace. `now` is in milliseconds since 1970. `has_been_seen` checks
+    /// whether a namespace is already counted in `claim.seen`.
     ///
     /// # Errors
     /// No capacity is left.
-    pub fn check(&mut self, claim: &Claim, has_been_seen: impl Fn(&str) -> bool, now: u64) -> Result<(), Refusal> {
+    pub fn check(
+        &mut self,
+        claim: &NamespaceClaim,
+        has_been_seen: impl Fn(&str) -> bool,
+        now: u64,
+    ) -> Result<(), Refusal> {
         self.forget_old(now);
         let others = self
             .0
@@ -121,7 +127,7 @@ impl Ledger {
     /// As [`check`](Self::check).
     pub fn claim(
         &mut self,
-        claim: &Claim,
+        claim: &NamespaceClaim,
         has_been_seen: impl Fn(&str) -> bool,
         now: u64,
         kept: Duration,
@@ -155,7 +161,7 @@ impl Ledger {
     }
 }
 
-impl fmt::Display for Ledger {
+impl fmt::Display for NamespaceLedger {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&serde_json::to_string(self).unwrap_or_default())
     }
@@ -171,8 +177,8 @@ mod tests {
 
     const NOW: u64 = 1_000_000;
 
-    fn claim(namespace: &str, seen: usize) -> Claim {
-        Claim {
+    fn claim(namespace: &str, seen: usize) -> NamespaceClaim {
+        NamespaceClaim {
             tenant: "blue".to_owned(),
             tenant_uid: "t-blue".to_owned(),
             quota: 5,
@@ -187,7 +193,7 @@ mod tests {
 
     #[test]
     fn ten_simultaneous_namespaces_fill_quota_of_five() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NamespaceLedger::default();
         let taken: Vec<bool> = (0..10)
             .map(|number| {
                 let claim = claim(&format!("blue-{number}"), 0);
@@ -206,7 +212,7 @@ mod tests {
     /// A claim without proof doesn't shorten the reservation.
     #[test]
     fn repeated_namespace_claim_counts_once() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NamespaceLedger::default();
         for _ in 0..10 {
             ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT).unwrap();
         }
@@ -219,7 +225,7 @@ mod tests {
     /// The limit also holds if the namespaces are deleted again.
     #[test]
     fn namespace_creations_are_limited_per_half_minute() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NamespaceLedger::default();
         let claims = (0..MOST + 1).map(|number| claim(&format!("blue-{number}"), 1));
         let answers: Vec<_> = claims.map(|claim| ledger.claim(&claim, |_| true, NOW, KEPT)).collect();
         let (last, others) = answers.split_last().unwrap();
@@ -234,9 +240,9 @@ mod tests {
 
     #[test]
     fn unnamed_namespace_needs_room_but_reserves_none() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NamespaceLedger::default();
         ledger.claim(&claim("", 4), nobody, NOW, KEPT).unwrap();
-        assert_eq!(ledger, Ledger::default());
+        assert_eq!(ledger, NamespaceLedger::default());
         ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT).unwrap();
         ledger.claim(&claim("", 4), nobody, NOW, KEPT).unwrap_err();
     }
@@ -244,7 +250,7 @@ mod tests {
     /// A namespace that is known doesn't count as reserved, too.
     #[test]
     fn known_namespace_counts_once() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NamespaceLedger::default();
         ledger.claim(&claim("blue-1", 3), nobody, NOW, KEPT).unwrap();
         ledger
             .claim(&claim("blue-2", 4), |name| name == "blue-1", NOW, KEPT)
@@ -256,7 +262,7 @@ mod tests {
 
     #[test]
     fn reservation_ends_after_half_a_minute() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NamespaceLedger::default();
         ledger.claim(&claim("blue-1", 4), nobody, NOW, KEPT).unwrap();
         ledger
             .claim(&claim("blue-2", 4), nobody, NOW + 29_999, KEPT)
@@ -267,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_ahead_keeps_nothing_longer() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NamespaceLedger::default();
         let tomorrow = NOW + 86_400_000;
         ledger.claim(&claim("blue-1", 4), nobody, tomorrow, KEPT).unwrap();
         ledger.claim(&claim("blue-2", 4), nobody, NOW, KEPT).unwrap_err();
@@ -276,8 +282,8 @@ mod tests {
 
     #[test]
     fn unlimited_tenant_reserves_at_most_128_namespaces() {
-        let mut ledger = Ledger::default();
-        let wanted = |number: usize| Claim {
+        let mut ledger = NamespaceLedger::default();
+        let wanted = |number: usize| NamespaceClaim {
             quota: usize::MAX,
             ..claim(&format!("{number}-{}", "x".repeat(58)), 0)
         };
@@ -296,11 +302,11 @@ mod tests {
     /// A ledger is read as it was written.
     #[test]
     fn broken_ledger_is_read_as_empty() {
-        let mut ledger = Ledger::default();
+        let mut ledger = NamespaceLedger::default();
         ledger.claim(&claim("blue-1", 0), nobody, NOW, KEPT).unwrap();
-        assert_eq!(Ledger::read(&ledger.to_string()), ledger);
+        assert_eq!(NamespaceLedger::read(&ledger.to_string()), ledger);
         for broken in ["", "{", "[]", "null", r#"{"a":-1}"#, r#"{"a":"b"}"#] {
-            assert_eq!(Ledger::read(broken), Ledger::default(), "{broken}");
+            assert_eq!(NamespaceLedger::read(broken), NamespaceLedger::default(), "{broken}");
         }
     }
 }

@@ -61,7 +61,7 @@ pub use request::{Actor, Operation, Request, RequestError, Resource};
 use serde_json::Value;
 pub use tenure_tenancy::rights::Question;
 
-pub use ledger::{Claim, Ledger};
+pub use ledger::{NamespaceClaim, NamespaceLedger};
 pub use quota::{QuotaAmount, QuotaClaim, QuotaLedger, Sums};
 
 use tenure_tenancy::facts::FactIndex;
@@ -79,7 +79,7 @@ pub enum Decision {
         warnings: Vec<String>,
         /// The claim of the object on a namespace quota. The caller must settle it together with other reservations before the
         /// object is stored.
-        claim: Option<Claim>,
+        claim: Option<NamespaceClaim>,
     },
     /// The request is denied.
     Deny(Refusal),
@@ -97,7 +97,7 @@ impl Decision {
     }
 }
 
-/// A denial.
+/// The denial of a request, with the message for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The rule that denies.
@@ -239,15 +239,15 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The results of the rules for a request.
+/// The changes, warnings and the claim that the rules have collected for an allowed request.
 #[derive(Debug, Default)]
 struct Findings {
     changes: Vec<Change>,
     warnings: Vec<String>,
-    claim: Option<Claim>,
+    claim: Option<NamespaceClaim>,
 }
 
-/// The inputs of a rule.
+/// The input of each rule: the request, the known Tenants and namespaces, and the answers of the cluster.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     facts: &'a FactIndex,
@@ -269,7 +269,7 @@ impl Case<'_> {
     }
 }
 
-/// The answers that a decision can ask for.
+/// The questions to the cluster that a decision may ask: rights, stored objects, and objects that name a namespace.
 pub trait ClusterQueries {
     /// Checks whether the user has a right, by Kubernetes' authorizer.
     fn is_allowed(&self, question: &Question<'_>) -> bool;
@@ -290,7 +290,7 @@ pub trait ClusterQueries {
     -> Result<Option<Mention>, String>;
 }
 
-/// Checks one aspect of a request.
+/// The check of one rule, or of several related ones.
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
 /// All checks. Those about the tenant of a namespace come first.
@@ -313,7 +313,7 @@ const RULES: [Judge; 16] = [
     managed::check,
 ];
 
-/// Decides a request.
+/// Decides whether a request is allowed, by all rules in their order. The first rule that denies decides.
 #[must_use]
 pub fn decide(facts: &FactIndex, request: &Request<'_>, surroundings: &dyn ClusterQueries) -> Decision {
     let case = Case {
@@ -370,7 +370,8 @@ pub fn concerns(
             .is_some_and(|tenant| tenant.cordoned || tenant.quotas.concerns(resource.group, resource.name))
 }
 
-/// Checks whether a decision about such a resource can change its object. If not, one check of the object in its stored form is enough.
+/// Checks whether a decision about a resource can change its object, in any namespace. If not, one check of the object in its stored
+/// form is enough.
 #[must_use]
 pub fn changes(group: &str, resource: &str) -> bool {
     sets_defaults(group, resource)
@@ -390,7 +391,7 @@ pub fn may_change(facts: &FactIndex, resource: Resource<'_>, namespace: &str) ->
     }
 }
 
-/// Checks whether a Tenant may set defaults of such objects.
+/// Checks whether a Tenant's bounds may set defaults in objects of a resource.
 fn sets_defaults(group: &str, resource: &str) -> bool {
     match group {
         "" => matches!(resource, "pods" | "persistentvolumeclaims" | "services"),

@@ -120,7 +120,7 @@ fn find_changed(old: &Value, new: &Value) -> Option<String> {
             && entry.operation == FieldOperation::Apply
             && entry.subresource.is_empty()
     });
-    own.find_map(|entry| difference::find_first(&entry.fields, old, new, difference::Maps::Whole))
+    own.find_map(|entry| difference::find_first(&entry.fields, old, new, difference::MapOwnership::Whole))
         .map(|field| shorten_object_text(&field))
 }
 
@@ -138,7 +138,7 @@ pub(super) fn is_resting(surface: ObjectView<'_>) -> bool {
     surface.is_true("/spec/suspend") || surface.is_being_deleted()
 }
 
-/// Checks whether the Kustomization itself writes.
+/// Checks whether the user of the request is the account with which the Kustomization applies.
 fn is_its_account(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>) -> bool {
     let placement = case.facts.find_placement(namespace);
     let named = kustomization.find_text("/spec/serviceAccountName");
@@ -146,7 +146,7 @@ fn is_its_account(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>
     account.is_ok_and(|account| account.to_string() == case.request.actor.user)
 }
 
-/// Checks whether the object is in its inventory, and within its reach.
+/// Checks whether the Kustomization's inventory has the object, and its namespace may write the object.
 fn is_believed(placement: &Placement, kustomization: ObjectView<'_>, id: &ObjectId) -> bool {
     let wanted = id.to_string();
     let mut entries = kustomization.list_views("/status/inventory/entries");
@@ -155,13 +155,13 @@ fn is_believed(placement: &Placement, kustomization: ObjectView<'_>, id: &Object
         && entries.any(|entry| entry.find_text("/id") == Some(&wanted))
 }
 
-/// Returns the Surface that it belongs to.
+/// Returns the Surface that generated the Kustomization.
 fn find_surface(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>) -> Option<std::sync::Arc<Value>> {
     let name = kustomization.find_label(SURFACE_LABEL)?;
     case.find("tenure.dev", "surfaces", namespace, name)
 }
 
-/// Describes the origin, for users that may know it: repository, path and commit.
+/// Describes where the object comes from, for users that may know it: repository, path and commit.
 fn describe(
     case: Case<'_>,
     (placement, namespace, name): (&Placement, &str, &str),

@@ -12,10 +12,11 @@ use super::{Case, Findings, Operation, Question, Refusal, Rule};
 use tenure_tenancy::rights::MINT_ADMINISTRATOR;
 use tenure_tenancy::settings::is_kubernetes_own;
 
-/// The part of the message if no known object names the account.
+/// The part of a denial's message by which [`may_pass`] recognises that no known object names the account.
 const UNKNOWN: &str = "is known to name it";
 
-/// Checks whether a denial may end soon: the index of names may not have learned of the naming object yet.
+/// Checks whether a denied token request may be allowed soon: Tenure may not have seen the object yet that names the
+/// account.
 #[must_use]
 pub fn may_pass(refusal: &str) -> bool {
     refusal.contains(UNKNOWN) && refusal.trim_end().ends_with(&format!("({})", Rule::Minting))

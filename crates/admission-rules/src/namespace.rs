@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use tenure_api::metadata::{MINTABLE_ACCOUNTS, TENANT_LABEL};
 
-use super::ledger::Claim;
+use super::ledger::NamespaceClaim;
 use super::policy::FACTS_PREFIX;
 use super::request::read_metadata;
 use super::{
@@ -107,7 +107,8 @@ fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Re
     Ok(())
 }
 
-/// Denies an owner's change of a namespace that only the right to apply new ones covers. RBAC can't limit that right.
+/// Denies an owner's update of an existing namespace, if the owner has only the right to apply new ones. RBAC can't
+/// limit that right to new namespaces.
 fn check_applier(case: Case<'_>, name: &str) -> Result<(), Refusal> {
     let is_covered = case.is_allowed(&Question::about_namespace_update(name))
         || !case.is_allowed(&Question::about_tenant(PROVISION, ""))
@@ -125,14 +126,14 @@ fn check_applier(case: Case<'_>, name: &str) -> Result<(), Refusal> {
     )
 }
 
-/// Returns the claims of a namespace about its tenant.
+/// Returns the tenant label and the ownerReferences to Tenants of a namespace.
 fn claims_of(facts: &NamespaceFacts) -> (Option<&str>, BTreeSet<(&str, &str)>) {
     let owners = facts.tenant_owners.iter();
     let owners = owners.map(|owner| (owner.name.as_str(), owner.uid.as_str()));
     (facts.tenant_label.as_deref(), owners.collect())
 }
 
-/// Returns the names of the Tenants that it names.
+/// Returns the names of the Tenants that a namespace names, by its label or ownerReferences.
 fn names_of(facts: &NamespaceFacts) -> BTreeSet<&str> {
     let owners = facts.tenant_owners.iter().map(|owner| owner.name.as_str());
     owners.chain(facts.tenant_label.as_deref()).collect()
@@ -248,7 +249,7 @@ fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> R
     Ok(())
 }
 
-/// Returns the name, or the prefix of a generated one.
+/// Returns the name of a namespace, or the prefix of its generated name.
 fn name_of<'a>(case: Case<'a>, facts: &'a NamespaceFacts) -> &'a str {
     match (facts.name.as_str(), case.request.name) {
         ("", "") => "(of a generated name)",
@@ -312,7 +313,7 @@ fn list_owned<'a>(case: Case<'a>) -> Vec<&'a TenantFacts> {
     owned
 }
 
-/// Lists the owners that the user counts as.
+/// Lists the forms in which a Tenant may name this user as an owner: user, groups and ServiceAccount.
 fn list_names(case: Case<'_>) -> Vec<TenantOwnerFacts> {
     let actor = &case.request.actor;
     let own = |kind: &str, name: &str| TenantOwnerFacts {
@@ -350,6 +351,7 @@ fn refuse_stranger(case: Case<'_>, name: &str, tenant: &str) -> Result<(), Refus
     )
 }
 
+/// Denies a namespace that can't be a tenant's: of Kubernetes, of the platform, or protected.
 fn check_giveable(facts: &FactIndex, name: &str) -> Result<(), Refusal> {
     if facts.settings().is_protected(name) {
         return refuse(
@@ -493,11 +495,11 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
 
 /// Returns the claim of a new namespace, if the number of the Tenant's namespaces is limited. The claim has no name
 /// while the name is not generated.
-fn claim_place(case: Case<'_>, tenant: &TenantFacts) -> Result<Option<Claim>, Refusal> {
+fn claim_place(case: Case<'_>, tenant: &TenantFacts) -> Result<Option<NamespaceClaim>, Refusal> {
     let Some(quota) = tenant.find_namespace_quota(case.facts.settings()) else {
         return Ok(None);
     };
-    let claim = Claim {
+    let claim = NamespaceClaim {
         tenant: tenant.name.clone(),
         tenant_uid: tenant.uid.clone(),
         quota,

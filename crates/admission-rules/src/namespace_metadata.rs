@@ -32,6 +32,7 @@ pub(super) const RESERVED: [&str; 6] = [
 /// The version of a Pod Security level that weakens nothing.
 pub(super) const LATEST: &str = "latest";
 
+/// Labels or annotations, by key.
 type Metadata = BTreeMap<String, String>;
 
 /// Denies a change of a value that the namespace's Tenant sets.

@@ -13,7 +13,7 @@ use structured_merge::FieldSet;
 use tenure_api::package::{BOOTSTRAP, SUPPLY_NAME, SUPPLY_NAMESPACE};
 
 use super::kubernetes::{is_api_server_or_tenure, may_change, may_delete};
-use super::managed::difference::{self, Maps};
+use super::managed::difference::{self, MapOwnership};
 use super::managed::shorten_object_text;
 use super::{Case, Findings, Operation, Question, Refusal, Request, Rule};
 use tenure_tenancy::rights::{OVERRIDE, RENDER, REPORT};
@@ -47,17 +47,17 @@ pub(super) const FREE_ANNOTATIONS: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// The guarded kind of a request's object.
+/// The kinds whose fields this rule protects.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Guarded {
+enum GuardedKind {
     Package,
     PackageSource,
     Source,
 }
 
-/// A field that a request would take from its owner.
-struct Claim {
-    /// The field, and its owner.
+/// A field that a request would change although another writer owns it.
+struct OwnershipConflict {
+    /// The field and its owner, for the message.
     what: String,
     remedy: String,
     /// A verb with which the user may still write.
@@ -72,13 +72,13 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         return Ok(());
     };
     let claim = match guarded {
-        Guarded::Package => find_claim(request),
-        Guarded::PackageSource | Guarded::Source
+        GuardedKind::Package => find_claim(request),
+        GuardedKind::PackageSource | GuardedKind::Source
             if is_api_server_or_tenure(case) || may_delete(case, Rule::FieldOwnership) =>
         {
             None
         }
-        Guarded::PackageSource | Guarded::Source => find_break(guarded, case),
+        GuardedKind::PackageSource | GuardedKind::Source => find_break(guarded, case),
     };
     let Some(claim) = claim else { return Ok(()) };
     let is_allowed = |verb| case.is_allowed(&Question::about_package(verb, request.name));
@@ -100,7 +100,7 @@ pub(super) fn check(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     })
 }
 
-/// Checks whether such a resource there is guarded.
+/// Checks whether this rule covers a resource in a namespace.
 pub(super) fn is_judged(group: &str, resource: &str, namespace: &str) -> bool {
     match group {
         GROUP => matches!(resource, "packages" | "packagesources"),
@@ -109,32 +109,33 @@ pub(super) fn is_judged(group: &str, resource: &str, namespace: &str) -> bool {
     }
 }
 
-fn find_guarded(request: &Request<'_>) -> Option<Guarded> {
+/// Returns the protected kind of a request's object, if it has one.
+fn find_guarded(request: &Request<'_>) -> Option<GuardedKind> {
     let resource = request.resource;
     if !matches!(resource.subresource, "" | "status") {
         return None;
     }
     match (resource.group, resource.name) {
-        (GROUP, "packages") => Some(Guarded::Package),
-        (GROUP, "packagesources") => Some(Guarded::PackageSource),
-        (SOURCE_GROUP, _) if (request.namespace, request.name) == SUPPLY => Some(Guarded::Source),
+        (GROUP, "packages") => Some(GuardedKind::Package),
+        (GROUP, "packagesources") => Some(GuardedKind::PackageSource),
+        (SOURCE_GROUP, _) if (request.namespace, request.name) == SUPPLY => Some(GuardedKind::Source),
         _ => None,
     }
 }
 
 /// Returns the field that a request takes from a Package's owner.
-fn find_claim(request: &Request<'_>) -> Option<Claim> {
+fn find_claim(request: &Request<'_>) -> Option<OwnershipConflict> {
     let new = request.object.filter(|_| request.writes())?;
     let old = request.old_object;
     let name = request.name;
-    let claim = |field: &str, remedy: String| Claim {
+    let claim = |field: &str, remedy: String| OwnershipConflict {
         what: format!("{field} of Package {name} belongs to the platform's chart"),
         remedy,
         verb: RENDER,
         is_taken: false,
     };
     if !request.resource.subresource.is_empty() && old.and_then(|old| old.get("status")) != new.get("status") {
-        return Some(Claim {
+        return Some(OwnershipConflict {
             what: format!("status of Package {name} belongs to the operator"),
             remedy: format!("leave it to the platform's operator (verb {REPORT} on packages/{name})"),
             verb: REPORT,
@@ -157,7 +158,7 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
             }
         }
         if let Some(field) = find_new_owner(old, new) {
-            return Some(Claim {
+            return Some(OwnershipConflict {
                 is_taken: true,
                 ..claim(field, "remove the field".to_owned())
             });
@@ -166,13 +167,13 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
     let (had, has) = (collect_chart(old), collect_chart(Some(new)));
     // A subresource writes only itself and managedFields of an object.
     let whole = old.filter(|_| request.resource.subresource.is_empty());
-    if let Some(field) = whole.and_then(|old| difference::find_first(&had, old, new, Maps::Granular)) {
+    if let Some(field) = whole.and_then(|old| difference::find_first(&had, old, new, MapOwnership::Granular)) {
         return Some(claim(&shorten_object_text(&field), tell_values(name)));
     }
     let difference = [had.difference(&has), has.difference(&had)];
     let path = difference.iter().find_map(|set| set.paths().into_iter().next())?;
     let field = shorten_object_text(path.to_string().trim_start_matches('.'));
-    Some(Claim {
+    Some(OwnershipConflict {
         what: format!(
             "the entries of managedFields for {field} under {} in Package {name} belong to the platform's chart",
             CHART_MANAGERS.join(" or ")
@@ -182,18 +183,18 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
 }
 
 /// Returns the change that a request makes to the sources of charts.
-fn find_break(guarded: Guarded, case: Case<'_>) -> Option<Claim> {
+fn find_break(guarded: GuardedKind, case: Case<'_>) -> Option<OwnershipConflict> {
     let request = case.request;
     let (old, new, name) = (request.old_object, request.object, request.name);
     let is_chart = |object: Option<&Value>| list_chart_entries(object).next().is_some();
     let kind = match guarded {
-        Guarded::Source => request.resource.name,
+        GuardedKind::Source => request.resource.name,
         _ if name.starts_with(PLATFORM_PREFIX) || is_chart(old) => request.resource.name,
         // An object with a chart's name would be guarded against other users.
         _ if is_chart(new) => request.resource.name,
         _ => return None,
     };
-    let claim = |verb| Claim {
+    let claim = |verb| OwnershipConflict {
         what: format!("{kind}/{name} is the source of the platform's charts"),
         remedy: format!("create one of your own under another name (verb {verb} on packages/{name})"),
         verb,
@@ -219,7 +220,7 @@ fn find_break(guarded: Guarded, case: Case<'_>) -> Option<Claim> {
     (!is_same).then(|| claim(RENDER))
 }
 
-/// Checks whether an object has all counting annotations of the other one.
+/// Checks whether an object has the annotations of another one. Annotations that every user may set don't count.
 fn has_annotations_of(one: &Value, other: &Value) -> bool {
     let others = read_part(other, "annotations");
     let mut own = read_part(one, "annotations").into_iter().flatten();

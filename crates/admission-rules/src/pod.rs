@@ -23,7 +23,7 @@ pub(super) const LISTS: [(&str, &str, &str); 4] = [
     ("volumes", "image.reference", "image.pullPolicy"),
 ];
 
-/// An image of a Pod, by its list and the entry's name.
+/// An image of a Pod with its pull policy, by the list and name of its entry.
 struct Image<'a> {
     list: &'static str,
     name: &'a str,
@@ -57,10 +57,10 @@ fn list_images(pod: &Value) -> impl Iterator<Item = Image<'_>> {
     })
 }
 
-/// The previous value for each image, by its list and the entry's name.
-type Before<'a> = BTreeSet<(&'static str, &'a str, &'a str)>;
+/// The values of the stored Pod, such as images or pull policies, by the list and name of their entries.
+type ValuesBefore<'a> = BTreeSet<(&'static str, &'a str, &'a str)>;
 
-fn list_before<'a>(request: &Request<'a>, what: fn(&Image<'a>) -> &'a str) -> Before<'a> {
+fn list_before<'a>(request: &Request<'a>, what: fn(&Image<'a>) -> &'a str) -> ValuesBefore<'a> {
     let old = request.old_object.into_iter().flat_map(list_images);
     old.map(|image| (image.list, image.name, what(&image))).collect()
 }

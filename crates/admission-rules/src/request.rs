@@ -90,7 +90,7 @@ pub struct Request<'a> {
     pub old_object: Option<&'a Value>,
 }
 
-/// The reason why a value is no request of an AdmissionReview.
+/// The field that is missing or invalid in the request of an AdmissionReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the review's request has no proper {field}")]
 pub struct RequestError {
@@ -107,7 +107,7 @@ impl<'a> Request<'a> {
         Self::read_with(review, review.get("object"), review.get("oldObject"))
     }
 
-    /// Reads a request whose objects are beside it.
+    /// Reads a request whose objects are given separately, in place of those in the review.
     ///
     /// # Errors
     /// As [`Request::read`].
@@ -152,14 +152,13 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Checks whether the request is about the whole of such an object, or about a subresource with which its
-    /// metadata can be written.
+    /// Checks whether the request is about the whole of such an object, or about one of the subresources `parts`.
     pub(super) fn is_about(&self, group: &str, resource: &str, parts: &[&str]) -> bool {
         let is_part = self.resource.subresource.is_empty() || parts.contains(&self.resource.subresource);
         self.resource.group == group && self.resource.name == resource && is_part
     }
 
-    /// Checks whether the request writes an object.
+    /// Checks whether the request creates or updates an object.
     pub(super) fn writes(&self) -> bool {
         matches!(self.operation, Operation::Create | Operation::Update)
     }

@@ -29,7 +29,7 @@ impl RulePurpose {
     }
 }
 
-/// The part of a rule that policies enforce.
+/// How much of a rule ValidatingAdmissionPolicies enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyCoverage {
     /// Policies deny everything that the rule denies.

@@ -106,8 +106,8 @@ fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal>
     }
 }
 
-/// Checks writes of the record in a Tenant's status. The record assigns namespaces, so its writer could
-/// give them away.
+/// Checks whether the user may change the record of namespaces in a Tenant's status. The record assigns namespaces, so
+/// its writer could give them away.
 fn judge_record(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     let (old, new) = (request.old_object.map(read_record), request.object.map(read_record));
@@ -143,6 +143,7 @@ fn read_record(tenant: &Value) -> (Vec<(&str, &str)>, bool) {
     )
 }
 
+/// Denies the deletion of a Tenant with `spec.preventDeletion`.
 fn judge_deletion(case: Case<'_>) -> Result<(), Refusal> {
     let stored = case.request.old_object;
     let prevented = stored.and_then(|tenant| tenant.pointer("/spec/preventDeletion")?.as_bool());

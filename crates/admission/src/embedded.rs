@@ -11,7 +11,9 @@ use serde_json::Value;
 use tenure_admission_rules::{
     self as rules, Actor, ClusterQueries, Decision, Operation, Question, Refusal, Request, Resource,
 };
-use tenure_admission_rules::{Claim, HostClaim, HostLedger, Ledger, QuotaClaim, QuotaLedger, collision, ledger, quota};
+use tenure_admission_rules::{
+    HostClaim, HostLedger, NamespaceClaim, NamespaceLedger, QuotaClaim, QuotaLedger, collision, ledger, quota,
+};
 use tenure_api::{ObjectMeta, Tenant};
 use tenure_apiserver::{
     FollowedResource, Guard, GuardPlace, GuardQueries, GuardQuestion, GuardTarget, Membership, Review, Ruling,
@@ -32,7 +34,7 @@ const INGRESSES: FollowedResource = ("networking.k8s.io", "ingresses");
 /// it.
 const FOLLOWED: [FollowedResource; 4] = [TENANTS, NAMESPACES, QUOTAS, INGRESSES];
 
-/// Checks writes to the embedded control plane.
+/// The admission point of the embedded control plane, with all that it knows of stored objects.
 #[derive(Debug)]
 pub struct EmbeddedGuard {
     settings: Settings,
@@ -45,45 +47,45 @@ pub struct EmbeddedGuard {
     /// and roles that tenants wrote.
     facts: RwLock<Arc<FactIndex>>,
     /// The reservations for admitted namespaces, by the Tenant's uid. Only Tenants with reservations have an entry.
-    ledgers: Mutex<HashMap<String, Ledger>>,
+    ledgers: Mutex<HashMap<String, NamespaceLedger>>,
     /// The use of the namespaces of Tenants that limit the sum over all their namespaces.
     usages: RwLock<Usages>,
     /// The reservations of such Tenants.
-    quota_ledgers: Mutex<Shelf<QuotaLedger>>,
+    quota_ledgers: Mutex<LedgerStore<QuotaLedger>>,
     /// The hosts and paths of Ingresses, while a Tenant demands that no two Ingresses share them.
     ingresses: RwLock<IngressIndex>,
     /// The reservations of hosts and paths.
-    host_ledgers: Mutex<Shelf<HostLedger>>,
+    host_ledgers: Mutex<LedgerStore<HostLedger>>,
 }
 
 /// A ledger whose reservations expire.
-trait Passing: Default {
+trait ExpiringLedger: Default {
     /// Removes expired reservations. Returns true if others remain.
     fn forget_old(&mut self, now: u64) -> bool;
 }
 
-impl Passing for QuotaLedger {
+impl ExpiringLedger for QuotaLedger {
     fn forget_old(&mut self, now: u64) -> bool {
         Self::forget_old(self, now)
     }
 }
 
-impl Passing for HostLedger {
+impl ExpiringLedger for HostLedger {
     fn forget_old(&mut self, now: u64) -> bool {
         Self::forget_old(self, now)
     }
 }
 
-/// Ledgers by name, mostly a Tenant's uid, each with a lock of its own. The reservations of one tenant delay no other
-/// tenant.
+/// The ledgers of all Tenants, by name (mostly the Tenant's uid), each with a lock of its own. The reservations of one
+/// tenant delay no other tenant.
 #[derive(Debug, Default)]
-struct Shelf<L> {
+struct LedgerStore<L> {
     by_name: BTreeMap<String, Arc<Mutex<L>>>,
     /// The name of the ledger that was last checked for being empty.
     looked_at: String,
 }
 
-impl<L: Passing> Shelf<L> {
+impl<L: ExpiringLedger> LedgerStore<L> {
     /// Returns a ledger. Each call also removes the expired reservations of one other ledger, so no ledger stays forever and no call cleans
     /// all ledgers at once.
     fn find(&mut self, name: &str, now: u64) -> Arc<Mutex<L>> {
@@ -121,7 +123,7 @@ impl EmbeddedGuard {
         }
     }
 
-    /// Returns the current facts.
+    /// Returns the current index of Tenants and namespaces.
     fn known(&self) -> Arc<FactIndex> {
         Arc::clone(&self.facts.read())
     }
@@ -143,7 +145,7 @@ impl EmbeddedGuard {
 
     /// Reserves a namespace in a Tenant, or denies the request because no capacity is left. A dry
     /// run reserves nothing.
-    fn claim_place(&self, mut claim: Claim, is_dry_run: bool) -> Result<(), Refusal> {
+    fn claim_place(&self, mut claim: NamespaceClaim, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let mut ledgers = self.ledgers.lock();
         // A namespace that was created after the decision has no reservation any more and is
@@ -167,7 +169,7 @@ impl EmbeddedGuard {
 }
 
 impl EmbeddedGuard {
-    /// Makes the claims that depend on other objects, for an object in its stored form.
+    /// Claims the hosts of an Ingress, and the capacity of quotas, for an object in its stored form.
     fn claim_rest(&self, facts: &FactIndex, request: &Request<'_>) -> Result<(), Refusal> {
         if let Some(claim) = collision::claim_hosts(facts, request)? {
             self.claim_hosts(&claim, facts, request.is_dry_run)?;
@@ -321,7 +323,7 @@ impl Guard for EmbeddedGuard {
             return Ruling::Deny("the effect of this request on its object is unknown".to_owned());
         };
         let facts = self.known();
-        let decision = rules::decide(&facts, &request, &Server(surroundings, &self.mentions));
+        let decision = rules::decide(&facts, &request, &ServerQueries(surroundings, &self.mentions));
         match decision {
             Decision::Deny(refusal) => Ruling::Deny(refusal.to_string()),
             Decision::Allow {
@@ -386,8 +388,8 @@ fn describe_unread(name: &str, metadata: Option<ObjectMeta>) -> TenantFacts {
     }
 }
 
-/// The server, as the source of answers for the rules.
-struct Server<'a>(&'a dyn GuardQueries, &'a RwLock<MentionIndex>);
+/// Answers the questions of a decision from the server's objects and the index of mentions.
+struct ServerQueries<'a>(&'a dyn GuardQueries, &'a RwLock<MentionIndex>);
 
 /// Translates a question into the form of the server.
 fn ask<'a>(question: &Question<'a>) -> GuardQuestion<'a> {
@@ -400,7 +402,7 @@ fn ask<'a>(question: &Question<'a>) -> GuardQuestion<'a> {
     }
 }
 
-impl ClusterQueries for Server<'_> {
+impl ClusterQueries for ServerQueries<'_> {
     fn is_allowed(&self, question: &Question<'_>) -> bool {
         self.0.may(&ask(question))
     }
@@ -431,7 +433,7 @@ mod tests {
 
     #[test]
     fn unused_ledgers_are_dropped() {
-        let mut ledgers = Shelf::<QuotaLedger>::default();
+        let mut ledgers = LedgerStore::<QuotaLedger>::default();
         for number in 0..100 {
             drop(ledgers.find(&format!("t-{number}"), 0));
         }

@@ -75,7 +75,7 @@ pub enum WebhookPlace {
     Address(String),
 }
 
-/// Other facts of the cluster.
+/// The facts of a cluster that decide which requests its webhooks are asked about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings<'a> {
     /// True if policies enforce their part of the rules, also while no webhook answers. The part then waits for no
@@ -94,7 +94,7 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-/// The subject of a webhook.
+/// The requests that one webhook is asked about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Topic {
     /// The tenant of namespaces.
@@ -162,8 +162,8 @@ enum Audience {
     All,
 }
 
-/// Returns both configurations. They contain the certificates of the authorities of the webhook's own
-/// certificate, in PEM.
+/// Returns the webhook configurations of both phases. `authorities` are the authorities of the webhook's certificate,
+/// in PEM.
 #[must_use]
 pub fn configurations(place: &WebhookPlace, authorities: &str, surroundings: Surroundings<'_>) -> [Value; 2] {
     [
@@ -172,7 +172,7 @@ pub fn configurations(place: &WebhookPlace, authorities: &str, surroundings: Sur
     ]
 }
 
-/// The two phases.
+/// The admission phases. Each has a webhook configuration of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Mutating,

@@ -15,7 +15,7 @@ use crate::{
 /// The path of a definition's schema.
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
-/// A CustomResourceDefinition could not be turned into JSON.
+/// The reason why a CustomResourceDefinition can't be written as JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("the CustomResourceDefinition of {kind} cannot be written as JSON")]
 pub struct CrdError {
@@ -47,10 +47,10 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
     ];
     for crd in &mut crds {
         match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
-            Some("Tenant") => preserve_what_capsule_knows(crd),
-            Some("Provider") => declare_where_commits_have_statuses(crd),
-            Some("Receiver") => declare_how_receivers_are_verified(crd),
-            Some("ArtifactGenerator") => declare_what_artifacts_are_called(crd),
+            Some("Tenant") => preserve_capsule_fields(crd),
+            Some("Provider") => declare_commit_status_providers(crd),
+            Some("Receiver") => declare_receiver_verification(crd),
+            Some("ArtifactGenerator") => declare_artifact_names(crd),
             _ => {}
         }
         declare_flux_defaults(crd);
@@ -104,13 +104,13 @@ pub fn access_crds() -> Result<Vec<Value>, CrdError> {
     ];
     for crd in &mut crds {
         match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
-            Some("AccessProvider") => declare_who_makes_credentials(crd),
+            Some("AccessProvider") => declare_authoriser_presence(crd),
             Some("FluxAccess") => {}
             Some("FluxAccessTarget") => {
-                declare_that_specs_stay(crd);
-                declare_what_targets_are_called(crd);
+                declare_immutable_specs(crd);
+                declare_target_names(crd);
             }
-            _ => declare_that_specs_stay(crd),
+            _ => declare_immutable_specs(crd),
         }
     }
     Ok(crds)
@@ -234,7 +234,7 @@ fn declare_flux_defaults(crd: &mut Value) {
 
 /// Declares the fields with which a Receiver verifies requests, as Flux's definition does: tokens of an issuer for one type, a Secret
 /// for all others.
-fn declare_how_receivers_are_verified(crd: &mut Value) {
+fn declare_receiver_verification(crd: &mut Value) {
     let rules = json!([
         {
             "rule": "self.type != 'generic-oidc' || (has(self.oidcProviders) && size(self.oidcProviders) > 0)",
@@ -257,7 +257,7 @@ fn declare_how_receivers_are_verified(crd: &mut Value) {
 }
 
 /// Allows a name for commit statuses only for providers that have them, as Flux's definition does.
-fn declare_where_commits_have_statuses(crd: &mut Value) {
+fn declare_commit_status_providers(crd: &mut Value) {
     let types = [
         "github",
         "gitlab",
@@ -275,7 +275,7 @@ fn declare_where_commits_have_statuses(crd: &mut Value) {
 }
 
 /// Declares the specs of requests and answers immutable.
-fn declare_that_specs_stay(crd: &mut Value) {
+fn declare_immutable_specs(crd: &mut Value) {
     let rules = json!([{
         "rule": "self == oldSelf",
         "message": "spec can't be changed: delete the object, and create a new one"
@@ -284,7 +284,7 @@ fn declare_that_specs_stay(crd: &mut Value) {
 }
 
 /// Declares that a static provider has no authoriser, and that every other one has.
-fn declare_who_makes_credentials(crd: &mut Value) {
+fn declare_authoriser_presence(crd: &mut Value) {
     let rules = json!([
         {
             "rule": "self.kind == 'static' || has(self.authoriser)",
@@ -299,7 +299,7 @@ fn declare_who_makes_credentials(crd: &mut Value) {
 }
 
 /// Declares that a target's name identifies it, since RBAC names targets.
-fn declare_what_targets_are_called(crd: &mut Value) {
+fn declare_target_names(crd: &mut Value) {
     if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
         // The cost estimate doesn't know the length of a number as text. So the rule reads the text instead of writing it.
         let id = "self.metadata.name.substring(size(self.spec.provider) + 1)";
@@ -321,7 +321,7 @@ fn declare_rules(crd: &mut Value, rules: Value) {
 }
 
 /// Declares the names of an ArtifactGenerator's artifacts, as Flux's definition does: names are templates only if there is a pattern.
-fn declare_what_artifacts_are_called(crd: &mut Value) {
+fn declare_artifact_names(crd: &mut Value) {
     let name = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
     let rules = json!([{
         "rule": format!("has(self.pathPattern) && size(self.pathPattern) > 0 || self.artifacts.all(a, a.name.matches('{name}'))"),
@@ -334,7 +334,7 @@ fn declare_what_artifacts_are_called(crd: &mut Value) {
 }
 
 /// Keeps fields of Capsule's Tenants that Tenure does not know.
-fn preserve_what_capsule_knows(crd: &mut Value) {
+fn preserve_capsule_fields(crd: &mut Value) {
     for path in [
         "/spec",
         "/spec/properties/owners/items",

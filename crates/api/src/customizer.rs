@@ -68,7 +68,7 @@ pub enum CustomizerError {
     /// The folder is missing.
     #[error("the customizer needs the folder of the repository that is applied, such as ./clusters/production")]
     NoPath,
-    /// A namespace that it may not have.
+    /// The customizer may not own this namespace, for this reason.
     #[error("{0:?} can't be a namespace of the customizer: {1}")]
     Namespace(String, &'static str),
     /// Too many namespaces are named.
@@ -76,7 +76,7 @@ pub enum CustomizerError {
     TooMany,
 }
 
-/// Returns all objects, in the order in which they are applied.
+/// Returns all objects of a customizer, in the order in which they are applied.
 ///
 /// # Errors
 /// [`CustomizerError`].
@@ -123,7 +123,7 @@ pub fn list_rights(owned_namespaces: &[String]) -> Vec<Value> {
     rights
 }
 
-/// Returns the binding that gives it rights in a namespace.
+/// Returns the RoleBinding that gives the customizer's account the rights of a profile in a namespace.
 #[must_use]
 pub fn make_rights_in(namespace: &str, profile: Profile) -> Value {
     make_role_binding(namespace, profile)

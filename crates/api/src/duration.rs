@@ -18,7 +18,7 @@ pub const LONGEST_SECONDS: u64 = (i64::MAX as u64) / 1_000_000_000;
 #[serde(transparent)]
 pub struct DurationText(pub String);
 
-/// Why a duration was refused.
+/// The reason why a text is no valid duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// The text does not follow Go's grammar for non-negative durations.

@@ -43,7 +43,7 @@ const METRICS_REVIEWS_BINDING: &str = "tenure-metrics-reviews";
 /// The namespace of events about cluster-scoped objects.
 const EVENTS_NAMESPACE: &str = "default";
 
-/// Returns all objects, in an order in which they can be applied.
+/// Returns all objects of an installation, in an order in which they can be applied.
 ///
 /// # Errors
 /// [`CrdError`]; a test prevents it.
@@ -51,8 +51,8 @@ pub fn objects() -> Result<Vec<Value>, CrdError> {
     objects_for(&|_| true)
 }
 
-/// Returns the same objects, with only the rights that the enabled controllers need: `is_on` says of a kind, such as `Tenant`, whether it
-/// is reconciled. An unneeded Role exists and is empty, so that earlier grants are taken back.
+/// Returns all objects of an installation, with only the rights that the enabled controllers need. `is_on` says of a kind, such as
+/// `Tenant`, whether it is reconciled. An unneeded Role exists and is empty, so that earlier grants are taken back.
 ///
 /// # Errors
 /// As [`objects`].
@@ -60,7 +60,7 @@ pub fn objects_for(is_on: &dyn Fn(&str) -> bool) -> Result<Vec<Value>, CrdError>
     objects_of_shards(is_on, &[])
 }
 
-/// Returns the same objects, and those for instances of these shards.
+/// Returns the objects of [`objects_for`], with the rights that instances of these shards need.
 ///
 /// # Errors
 /// As [`objects`].

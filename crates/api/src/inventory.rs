@@ -8,7 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Which object: everything but its version. Ordered and serialised by its text form.
+/// The identity of an object: group, kind, namespace and name, without the version. Ordered and serialised by its text
+/// form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ObjectId {
@@ -22,33 +23,33 @@ pub struct ObjectId {
     pub kind: String,
 }
 
-/// Why a text is not an [`ObjectId`].
+/// The reason why a text or an object gives no [`ObjectId`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectIdError {
-    /// The text has not the four parts.
+    /// The text does not have the four parts.
     #[error("{id:?} is not an inventory id: it must be namespace_name_group_Kind")]
     Shape {
         /// The text.
         id: String,
     },
-    /// A part cannot be the name of anything.
+    /// A part can't be the name of an object.
     #[error("{id:?} is not an inventory id: its {part} is not valid")]
     Part {
         /// The text.
         id: String,
-        /// Which part.
+        /// The invalid part.
         part: &'static str,
     },
     /// An object lacks what identifies it.
     #[error("the object has no {field}")]
     Field {
-        /// Which field.
+        /// The missing field.
         field: &'static str,
     },
 }
 
 impl ObjectId {
-    /// The id of an object.
+    /// Returns the id of an object.
     ///
     /// # Errors
     /// [`ObjectIdError::Field`] when `kind`, `apiVersion` or `metadata.name` is missing, [`ObjectIdError::Part`] when one is not valid.

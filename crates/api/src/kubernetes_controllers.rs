@@ -13,19 +13,19 @@ pub const API_SERVER: &str = "system:apiserver";
 /// The prefix of the users of nodes.
 pub const NODE_PREFIX: &str = "system:node:";
 
-/// Writes the rules of aggregated ClusterRoles.
+/// The controller that writes the rules of aggregated ClusterRoles.
 pub const ROLE_AGGREGATOR: &str = "clusterrole-aggregation-controller";
-/// Deletes dependents whose owners are gone, and removes their finalizers and references.
+/// The controller that deletes dependents whose owners are gone, and removes their finalizers and references.
 pub const GARBAGE_COLLECTOR: &str = "generic-garbage-collector";
-/// Deletes the contents of a namespace that is being deleted.
+/// The controller that deletes the contents of a namespace in deletion.
 pub const NAMESPACE_CONTROLLER: &str = "namespace-controller";
-/// Binds claims to volumes, and gives a claim without a class the default one.
+/// The controller that binds claims to volumes, and gives a claim without a class the default one.
 pub const VOLUME_BINDER: &str = "persistent-volume-binder";
-/// Writes stored objects again, unchanged, in the current version of their kind.
+/// The controller that writes stored objects again, unchanged, in the current version of their kind.
 pub const VERSION_MIGRATOR: &str = "storage-version-migrator-controller";
-/// Creates the ConfigMap `kube-root-ca.crt` in every namespace.
+/// The controller that creates the ConfigMap `kube-root-ca.crt` in every namespace.
 pub const CERTIFICATE_PUBLISHER: &str = "root-ca-cert-publisher";
-/// Creates the ServiceAccount `default` in every namespace.
+/// The controller that creates the ServiceAccount `default` in every namespace.
 pub const ACCOUNT_CREATOR: &str = "service-account-controller";
 
 /// The accounts of all controllers.

@@ -77,7 +77,7 @@ pub const CLOSED_IPV4: [(&str, u8); 15] = [
 /// ISATAP's form, which is no range.)
 pub const CLOSED_IPV6: [&str; 3] = ["2001::/23", "2001:db8::/32", "3fff::/20"];
 
-/// The choices of an installer.
+/// The choices of an installer for the controllers' Pods: image, number, limits, ports, and reachable addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// The image that holds the program.
@@ -120,8 +120,8 @@ pub struct Workload {
     pub shards: Vec<String>,
 }
 
-/// One instance of the controllers: the main one, or a shard's.
-struct Part<'a> {
+/// The workload of an instance of the controllers: the main one, or that of a shard.
+struct InstanceWorkload<'a> {
     workload: &'a Workload,
     shard: Option<&'a str>,
 }
@@ -171,12 +171,12 @@ impl Workload {
 #[must_use]
 pub fn objects(workload: &Workload) -> Vec<Value> {
     let shards = workload.shards.iter().map(|shard| Some(shard.as_str()));
-    let parts: Vec<Part<'_>> = std::iter::once(None)
+    let parts: Vec<InstanceWorkload<'_>> = std::iter::once(None)
         .chain(shards)
-        .map(|shard| Part { workload, shard })
+        .map(|shard| InstanceWorkload { workload, shard })
         .collect();
     let mut objects = vec![closed_namespace()];
-    objects.extend(parts.iter().map(Part::traffic));
+    objects.extend(parts.iter().map(InstanceWorkload::traffic));
     if workload.hooks {
         objects.push(hook_service());
     }
@@ -251,7 +251,7 @@ fn add_label(mut labels: Value, label: &str, value: &str) -> Value {
     labels
 }
 
-impl Part<'_> {
+impl InstanceWorkload<'_> {
     fn name(&self) -> String {
         self.shard.map_or_else(
             || CONTROLLER_SERVICE_ACCOUNT.to_owned(),

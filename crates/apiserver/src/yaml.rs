@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use go_yaml::events::{Event, EventReader, What};
+use go_yaml::events::{Event, EventKind, EventReader};
 use go_yaml::node::{Node, Tag};
 use go_yaml::scalar::Dialect;
 use go_yaml::{json, read};
@@ -32,7 +32,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
             .next()
             .map_err(|problem| format!("line {}: {}", problem.line, problem.message))?;
         // Anything after the first document is ignored.
-        if matches!(event.what, What::DocumentEnd | What::StreamEnd) {
+        if matches!(event.what, EventKind::DocumentEnd | EventKind::StreamEnd) {
             break;
         }
         builder.handle_event(event)?;
@@ -76,7 +76,7 @@ impl<'text> Builder<'text> {
     fn handle_event(&mut self, event: Event<'text>) -> Result<(), String> {
         let line = event.start.line + 1;
         match event.what {
-            What::Scalar(text, form, properties) => {
+            EventKind::Scalar(text, form, properties) => {
                 let node = read::read_scalar(&text, form, properties.tag.as_deref())
                     .map_err(|problem| format!("line {line}: {problem}"))?;
                 if self.expects_key() {
@@ -85,9 +85,11 @@ impl<'text> Builder<'text> {
                 let value = json::patch_value(&node).map_err(|problem| problem.message)?;
                 self.finish_value(value, properties.anchor, line)
             }
-            What::SequenceStart(_, properties) => self.start(OpenNode::List(Vec::new()), properties.anchor, line),
-            What::MappingStart(_, properties) => self.start(OpenNode::Map(Map::new(), None), properties.anchor, line),
-            What::SequenceEnd | What::MappingEnd => match self.open.pop() {
+            EventKind::SequenceStart(_, properties) => self.start(OpenNode::List(Vec::new()), properties.anchor, line),
+            EventKind::MappingStart(_, properties) => {
+                self.start(OpenNode::Map(Map::new(), None), properties.anchor, line)
+            }
+            EventKind::SequenceEnd | EventKind::MappingEnd => match self.open.pop() {
                 Some(Open { held, anchor, line }) => {
                     let value = match held {
                         OpenNode::List(items) => Value::Array(items),
@@ -97,7 +99,7 @@ impl<'text> Builder<'text> {
                 }
                 None => Ok(()),
             },
-            What::Alias(name) => {
+            EventKind::Alias(name) => {
                 let value = match self.anchors.get(name) {
                     Some(Some(value)) => value,
                     Some(None) => return Err(format!("anchor '{name}' value contains itself")),

@@ -26,7 +26,7 @@ pub(crate) enum Reference {
     },
 }
 
-/// The findings about a checked expression, by the numbers of its parts.
+/// The result of the type check: the type of each part of an expression, and the target of each name and call.
 #[derive(Debug, Default)]
 pub(crate) struct Checked {
     pub(crate) types: Vec<Type>,
@@ -72,6 +72,7 @@ pub(crate) fn check(root: &Expr, count: Id, environment: &Environment) -> Result
     })
 }
 
+/// The state of the type check of one expression.
 struct Checker<'e> {
     environment: &'e Environment,
     types: Vec<Type>,

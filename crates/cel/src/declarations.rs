@@ -16,7 +16,8 @@ pub(crate) struct Overload {
     pub(crate) variables: Vec<Arc<str>>,
 }
 
-/// A line each: function, overload, whether it is called on its first argument, parameters and result.
+/// The declarations, one line for each overload: function, overload, whether it is called on its first argument,
+/// parameters and result.
 const TABLE: &str = include_str!("declarations.txt");
 
 static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {

@@ -13,9 +13,9 @@ use crate::types::Type;
 /// A range from the minimum to the maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Range {
-    /// The least.
+    /// The least value.
     pub min: u64,
-    /// The most; the largest number if there is no bound.
+    /// The greatest value; `u64::MAX` if it has no bound.
     pub max: u64,
 }
 
@@ -78,6 +78,7 @@ struct Entries {
     value: Range,
 }
 
+/// A local variable of a comprehension, with the schema path and the sizes of its value.
 struct Local {
     name: String,
     path: Vec<String>,
@@ -85,6 +86,7 @@ struct Local {
     entries: Option<Entries>,
 }
 
+/// The state of the estimate of one expression: the paths and sizes of its parts, as far as they are known.
 pub(crate) struct Estimator<'e> {
     checked: &'e Checked,
     root: Option<&'e Shape>,

@@ -5,7 +5,7 @@ use crate::cost::{AUTHORIZATION, LETTER, LIST, PATTERN_LETTER};
 use crate::estimate::{Estimator, Range};
 use crate::types::Type;
 
-/// A pattern is taken to be this long where it isn't known.
+/// The assumed length of a pattern that is not constant, in characters.
 const LONGEST_PATTERN: f64 = 128.0;
 
 /// A format's text at most.

@@ -47,6 +47,7 @@ impl<'a> Variables<'a> for BTreeMap<String, Value<'a>> {
 const LIST: u64 = 10;
 const MAP: u64 = 30;
 
+/// The value of an expression, or the reason why it has none.
 type Outcome<'a> = Result<Value<'a>, Failure>;
 
 /// A local variable.
@@ -56,6 +57,7 @@ enum Slot<'a, 'p> {
     Ready(Outcome<'a>),
 }
 
+/// The state of one evaluation: the variables, the meter, and the local variables.
 pub(crate) struct Evaluator<'a, 'p, 'v> {
     variables: &'v dyn Variables<'a>,
     meter: &'v mut Meter,
@@ -475,7 +477,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
     }
 }
 
-/// The list or map that a macro builds.
+/// The list or map that a macro has built so far.
 struct Grown<'a> {
     is_map: bool,
     items: Vec<Value<'a>>,

@@ -2,7 +2,7 @@
 
 use crate::ast::{Element, Entry, Expr, Id, Kind};
 
-/// Numbers the expressions that it makes.
+/// Creates expressions, and gives each one the next number.
 #[derive(Default)]
 pub(crate) struct Factory {
     count: Id,
@@ -14,6 +14,7 @@ impl Factory {
         self.count
     }
 
+    /// Creates an expression with the next number.
     pub(crate) fn make(&mut self, position: usize, kind: Kind) -> Expr {
         let id = self.count;
         self.count += 1;

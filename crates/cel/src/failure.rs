@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// An evaluation that failed.
+/// The reason why an evaluation has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     message: String,
-    /// Nothing absorbs it: the evaluation is over.
+    /// True if the evaluation must end: not even `&&` or `||` absorbs the failure.
     pub(crate) cancelled: bool,
 }
 

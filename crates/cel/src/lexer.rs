@@ -25,7 +25,7 @@ pub(crate) enum TokenKind {
     Escaped,
     /// A number or text; `Err` contains the reason for an invalid value.
     Literal(Result<Literal, String>),
-    /// Digits without a sign: the value is read with it.
+    /// Digits without a sign. The parser reads the value together with its sign.
     Integer,
     Float,
     End,
@@ -62,6 +62,7 @@ pub(crate) fn split_tokens(source: &[char]) -> (Vec<Token>, Vec<Problem>) {
     (tokens, problems)
 }
 
+/// The source of an expression, and the position of the next character.
 struct Lexer<'a> {
     source: &'a [char],
     at: usize,

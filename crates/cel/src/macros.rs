@@ -113,6 +113,7 @@ fn split_filter(rest: &[Expr]) -> (Option<Expr>, Expr) {
     }
 }
 
+/// Creates the expressions of one macro, all at the position of its call.
 struct Builder<'f> {
     factory: &'f mut Factory,
     position: usize,

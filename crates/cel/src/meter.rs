@@ -36,6 +36,7 @@ impl Allowance {
     }
 }
 
+/// The cost and effort that an evaluation has spent so far, its limits, and its compiled patterns.
 #[derive(Debug)]
 pub(crate) struct Meter {
     pub(crate) cost: u64,
@@ -54,7 +55,7 @@ impl Meter {
         }
     }
 
-    /// Adds to Kubernetes' cost.
+    /// Adds to the cost in Kubernetes' units. Fails if the limit is exceeded.
     pub(crate) fn spend(&mut self, cost: u64) -> Result<(), Failure> {
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limits.cost {

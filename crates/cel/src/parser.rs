@@ -7,11 +7,11 @@ use crate::lexer::{self, Token, TokenKind};
 use crate::macros;
 use crate::source::{CompileError, Problem};
 
-/// An expression may not be longer, in code points.
+/// The maximum length of an expression, in code points.
 const MOST_LETTERS: usize = 100_000;
 
-/// Nor nest deeper: parser, checker and evaluator walk it by recursion. A link of a chain counts once, brackets count
-/// [`BRACKETS`] times, since they take more of the stack.
+/// The maximum depth of an expression, since parser, checker and evaluator walk it by recursion. A link of a chain
+/// counts once, brackets count [`BRACKETS`] times, since they take more of the stack.
 pub(crate) const DEEPEST: usize = 250;
 
 const BRACKETS: usize = 2;
@@ -19,7 +19,7 @@ const BRACKETS: usize = 2;
 const OPERAND: &str =
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
-/// An expression, and one more than the highest number in it.
+/// A parsed expression, and the number of its parts. All parts have smaller numbers.
 pub(crate) struct Parsed {
     pub(crate) root: Expr,
     pub(crate) count: Id,
@@ -64,9 +64,10 @@ pub(crate) fn parse(source: &[char]) -> Result<Parsed, CompileError> {
     Err(CompileError::new(source, parser.problems))
 }
 
-/// The parser has reported an error and stops.
+/// Signals that the parser has reported a problem and stops.
 struct Stop;
 
+/// The tokens of an expression, the position of the next one, and the problems so far.
 struct Parser {
     tokens: Vec<Token>,
     at: usize,

@@ -3,7 +3,7 @@
 use go_words::pattern::translate;
 use regex::Regex;
 
-/// A hostile pattern may not grow beyond this when compiled, in bytes.
+/// The maximum size of a compiled pattern, in bytes. A short hostile pattern could become very large.
 const LARGEST: usize = 1 << 20;
 
 /// Compiles a pattern. `\d`, `\w`, `\s` and `\b` mean ASCII, as in Go.

@@ -41,6 +41,7 @@ pub(crate) enum Node {
     Fold(Box<Fold>),
 }
 
+/// A call of a function, with its arguments.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) function: String,
@@ -52,6 +53,7 @@ pub(crate) struct Call {
     pub(crate) pattern: Option<Regex>,
 }
 
+/// A value and the fields and indices that are read from it, such as `object.spec.replicas`.
 #[derive(Debug)]
 pub(crate) struct Attribute {
     pub(crate) base: Base,
@@ -60,6 +62,7 @@ pub(crate) struct Attribute {
     pub(crate) test: bool,
 }
 
+/// The value from which the qualifiers of an attribute are read.
 #[derive(Debug)]
 pub(crate) enum Base {
     Variable(String),
@@ -68,12 +71,14 @@ pub(crate) enum Base {
     Choice(Box<(Node, Attribute, Attribute)>),
 }
 
+/// A field or an index that is read from a value.
 #[derive(Debug)]
 pub(crate) struct Qualifier {
     pub(crate) index: Index,
     pub(crate) optional: bool,
 }
 
+/// The key or position of a qualifier: constant, or computed at the evaluation.
 #[derive(Debug)]
 pub(crate) enum Index {
     Constant(Value<'static>),
@@ -81,6 +86,7 @@ pub(crate) enum Index {
     Node(Node),
 }
 
+/// A comprehension. Numbers are the places of its local variables.
 #[derive(Debug)]
 pub(crate) struct Fold {
     pub(crate) range: Node,
@@ -104,6 +110,7 @@ pub(crate) enum Step {
     },
 }
 
+/// The addition to a list or a map in one iteration.
 #[derive(Debug)]
 pub(crate) enum Grow {
     /// The flag is whether the one-item list is a constant, which costs nothing.
@@ -123,6 +130,7 @@ pub(crate) fn plan(root: &Expr, checked: &Checked) -> (Result<Node, String>, usi
     (planned, planner.slots)
 }
 
+/// The local variables in scope, and the number of places that they need.
 struct Planner<'c> {
     checked: &'c Checked,
     scopes: Vec<(String, usize)>,

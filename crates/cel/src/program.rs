@@ -21,6 +21,7 @@ use crate::value::Value;
 #[derive(Debug, Clone)]
 pub struct Program(Arc<Compiled>);
 
+/// The parsed expression, its types, and its plan or the reason why it can't be evaluated.
 #[derive(Debug)]
 struct Compiled {
     tree: Expr,

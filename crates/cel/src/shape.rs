@@ -34,6 +34,7 @@ struct Declared {
     shortest: u64,
 }
 
+/// The type of a value in a structural schema.
 #[derive(Debug, Clone)]
 enum ShapeKind {
     IntOrString,
@@ -50,6 +51,7 @@ enum ShapeKind {
     Unknown,
 }
 
+/// The value of `x-kubernetes-list-type`, with the keys of a map.
 #[derive(Debug, Clone)]
 enum ListKind {
     Atomic,
@@ -57,6 +59,7 @@ enum ListKind {
     Map(Vec<String>),
 }
 
+/// The `format` of a text that expressions read as another type.
 #[derive(Debug, Clone, Copy)]
 enum Format {
     Text,
@@ -66,7 +69,7 @@ enum Format {
     DateTime,
 }
 
-/// The comparison and joining of a list.
+/// How two lists of a schema are compared and joined, if `x-kubernetes-list-type` is a set or a map.
 pub(crate) enum Joining<'s> {
     Set,
     ByKeys(&'s [String]),

@@ -18,7 +18,7 @@ pub struct CompileError {
     pub problems: Vec<Problem>,
 }
 
-/// More than these are not shown.
+/// The maximum number of problems in one message.
 const MOST_PROBLEMS: usize = 100;
 
 impl CompileError {

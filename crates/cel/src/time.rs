@@ -24,7 +24,7 @@ impl Timestamp {
             .then_some(Self(nanoseconds))
     }
 
-    /// Nanoseconds since 1970.
+    /// Returns the nanoseconds since 1970.
     pub fn as_nanoseconds(self) -> i128 {
         self.0
     }
@@ -171,7 +171,7 @@ pub(crate) fn read_part(function: &str, at: Timestamp, zone: Option<&str>) -> Re
         None => 0,
         Some(name) => {
             let zone = find_zone(name)?;
-            // The last day that there is has no zone in the library.
+            // jiff ends before the last day of the year 9999. A later time gets the offset of jiff's last one.
             let moment = jiff::Timestamp::from_nanosecond(at.0).unwrap_or(jiff::Timestamp::MAX);
             zone.to_offset(moment).seconds()
         }

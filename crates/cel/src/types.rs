@@ -170,6 +170,7 @@ impl fmt::Display for Type {
 pub(crate) struct Substitutions(HashMap<Arc<str>, Type>);
 
 impl Substitutions {
+    /// Sets the type of a type variable.
     pub(crate) fn bind(&mut self, name: &Arc<str>, to: Type) {
         self.0.insert(name.clone(), to);
     }

@@ -19,6 +19,7 @@ pub(crate) fn find_problems(root: &Expr, checked: &Checked) -> Vec<Problem> {
     validator.problems
 }
 
+/// The state of the validation of one expression.
 struct Validator<'c> {
     checked: &'c Checked,
     problems: Vec<Problem>,
@@ -118,7 +119,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Lists and maps of several types, except where they are the values of a format.
+    /// Checks that lists and maps have values of one type, unless they are the values of a format.
     fn check_mixtures(&mut self, expression: &Expr, exempt: bool) {
         match &expression.kind {
             Kind::Literal(_) | Kind::Ident(_) | Kind::Message(_) => {}

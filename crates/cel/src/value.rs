@@ -52,7 +52,7 @@ pub enum Value<'a> {
 pub enum Text<'a> {
     /// A text in the input.
     Borrowed(&'a str),
-    /// Made.
+    /// A text that an expression made.
     Shared(Arc<str>),
 }
 
@@ -96,6 +96,7 @@ pub struct List<'a> {
     pub(crate) shape: Option<&'a Shape>,
 }
 
+/// The items of a list: in the input, or made by an expression.
 #[derive(Debug, Clone)]
 pub(crate) enum Items<'a> {
     Json(&'a [Json]),
@@ -141,6 +142,7 @@ pub struct Map<'a> {
     pub(crate) entries: Entries<'a>,
 }
 
+/// The entries of a map: in the input, with their schema, or made by an expression.
 #[derive(Debug, Clone)]
 pub(crate) enum Entries<'a> {
     Json(&'a serde_json::Map<String, Json>, Option<&'a Shape>),

@@ -10,7 +10,7 @@ const HOUR: u64 = 60 * MINUTE;
 /// The magnitude of the most negative duration; no other is as large.
 const LARGEST: u64 = 1 << 63;
 
-/// Why a text is no duration. Go's words.
+/// The reason why a text is no duration, in Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// The text does not follow the grammar.

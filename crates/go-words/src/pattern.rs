@@ -116,7 +116,7 @@ pub fn translate(pattern: &str) -> Result<String, PatternError> {
 struct Group {
     /// The maximum count of repetitions for the last item, multiplied with the repetitions inside it. `None` if no item can be repeated.
     last: Option<u32>,
-    /// The largest of those before.
+    /// The greatest such count of the previous items.
     most: u32,
 }
 
@@ -132,6 +132,7 @@ impl Group {
     }
 }
 
+/// The state of the translation of one pattern.
 struct Translator<'text> {
     pattern: &'text str,
     into: String,

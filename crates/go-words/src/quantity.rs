@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-/// Why a text is no quantity. The words are Kubernetes'.
+/// The reason why a text is no quantity, in Kubernetes' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
     /// The text is not a number with a suffix.
@@ -20,6 +20,7 @@ pub enum QuantityError {
     Suffix,
 }
 
+/// The form in which a quantity was written: with a binary suffix, a decimal suffix, or an exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Binary,

@@ -9,7 +9,7 @@ use semver::{BuildMetadata, Prerelease};
 
 use crate::quote::quote;
 
-/// Why a text is no version. Kubernetes' words.
+/// The reason why a text is no version, in Kubernetes' words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct VersionError(String);

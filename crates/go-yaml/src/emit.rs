@@ -29,6 +29,7 @@ pub fn write_document(value: &Value) -> String {
     emitter.out
 }
 
+/// The position of a value, which decides how it may be written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Context {
     Root,
@@ -37,6 +38,7 @@ enum Context {
     SimpleKey,
 }
 
+/// The text so far, and the state of its last line.
 struct Emitter {
     out: String,
     /// Characters since the last line break.
@@ -86,7 +88,7 @@ impl Emitter {
 
     /// Writes a node. `indent` is the indentation of its parent, `None` at the root.
     fn write_node(&mut self, value: &Value, indent: Option<usize>, context: Context) {
-        // Deep inside, a line is mostly indentation.
+        // The indentation counts, too: in deep nesting it is most of a line.
         meter::count_text(indent.unwrap_or(0) + value.as_str().map_or(8, str::len));
         if meter::exhausted_limit().is_some() {
             return;
@@ -207,7 +209,7 @@ impl Emitter {
         let mut spaces = false;
         let mut rest = text;
         if text.is_ascii() {
-            // Most text fits, or fits up to a place from which on it may be folded.
+            // Fast path for ASCII text: everything up to the next fold is copied at once. Most text has no fold.
             self.indention = false;
             while let Some(place) = self.place_to_fold(rest).filter(|_| breaks_allowed) {
                 let (line, tail) = rest.split_at_checked(place).unwrap_or((rest, ""));
@@ -361,6 +363,7 @@ impl Emitter {
     }
 }
 
+/// The notation of a string.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Plain,

@@ -24,7 +24,7 @@ pub struct Properties<'text> {
 
 /// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What<'text> {
+pub enum EventKind<'text> {
     /// The text begins.
     StreamStart,
     /// The text ends.
@@ -51,7 +51,7 @@ pub enum What<'text> {
 #[derive(Debug, Clone)]
 pub struct Event<'text> {
     /// The kind of this event.
-    pub what: What<'text>,
+    pub what: EventKind<'text>,
     /// The start of the event.
     pub start: Mark,
     /// The end of the event.
@@ -149,7 +149,7 @@ impl<'text> EventReader<'text> {
             State::Stream => {
                 let token = self.take_token()?;
                 self.state = State::FirstDocument;
-                Ok(of_token(What::StreamStart, &token))
+                Ok(of_token(EventKind::StreamStart, &token))
             }
             State::FirstDocument => self.read_document_start(true),
             State::Document => self.read_document_start(false),
@@ -181,7 +181,7 @@ impl<'text> EventReader<'text> {
             State::PairEnd => {
                 self.state = State::FlowEntry(First::No);
                 let mark = self.scanner.peek()?.start;
-                Ok(at_mark(What::MappingEnd, mark))
+                Ok(at_mark(EventKind::MappingEnd, mark))
             }
             State::FlowKey(first) => self.read_flow_key(first),
             State::FlowValue => self.read_flow_value(),
@@ -191,7 +191,7 @@ impl<'text> EventReader<'text> {
             }
             State::Over => {
                 let mark = self.scanner.peek()?.start;
-                Ok(at_mark(What::StreamEnd, mark))
+                Ok(at_mark(EventKind::StreamEnd, mark))
             }
         }
     }
@@ -225,7 +225,7 @@ impl<'text> EventReader<'text> {
     }
 
     /// Ends a collection with its token.
-    fn end_collection(&mut self, what: What<'text>) -> Result<Event<'text>, Problem> {
+    fn end_collection(&mut self, what: EventKind<'text>) -> Result<Event<'text>, Problem> {
         let token = self.take_token()?;
         self.state = self.pop_state();
         Ok(of_token(what, &token))
@@ -242,14 +242,14 @@ impl<'text> EventReader<'text> {
             Kind::StreamEnd => {
                 let token = self.take_token()?;
                 self.state = State::Over;
-                Ok(of_token(What::StreamEnd, &token))
+                Ok(of_token(EventKind::StreamEnd, &token))
             }
             Kind::Version(..) | Kind::TagDirective { .. } | Kind::DocumentStart => self.read_marked_start(start),
             _ if is_first => {
                 self.read_directives()?;
                 self.states.push(State::DocumentEnd);
                 self.state = State::BlockNode;
-                Ok(at_mark(What::DocumentStart, start))
+                Ok(at_mark(EventKind::DocumentStart, start))
             }
             _ => self.read_marked_start(start),
         }
@@ -263,7 +263,7 @@ impl<'text> EventReader<'text> {
         self.take_token()?;
         self.states.push(State::DocumentEnd);
         self.state = State::Content;
-        Ok(at_mark(What::DocumentStart, start))
+        Ok(at_mark(EventKind::DocumentStart, start))
     }
 
     fn read_directives(&mut self) -> Result<(), Problem> {
@@ -301,12 +301,12 @@ impl<'text> EventReader<'text> {
         }
         self.handles.clear();
         self.state = State::Document;
-        Ok(at_mark(What::DocumentEnd, mark))
+        Ok(at_mark(EventKind::DocumentEnd, mark))
     }
 
     fn read_node(&mut self, place: Place) -> Result<Event<'text>, Problem> {
         if let Kind::Alias(name) = *self.peek_kind()? {
-            return self.end_collection(What::Alias(name));
+            return self.end_collection(EventKind::Alias(name));
         }
         let mut start = self.scanner.peek()?.start;
         let (mut properties, mut is_first) = (Properties::default(), true);
@@ -331,7 +331,7 @@ impl<'text> EventReader<'text> {
             Kind::BlockEntry if place == Place::BlockMapping => {
                 self.state = State::IndentlessEntry;
                 let end = self.scanner.peek()?.end;
-                let what = What::SequenceStart(false, properties);
+                let what = EventKind::SequenceStart(false, properties);
                 return Ok(Event { what, start, end });
             }
             Kind::Scalar(..) => {
@@ -341,28 +341,28 @@ impl<'text> EventReader<'text> {
                     return self.fail("did not find expected node content");
                 };
                 let end = token.end;
-                let what = What::Scalar(text, form, properties);
+                let what = EventKind::Scalar(text, form, properties);
                 return Ok(Event { what, start, end });
             }
             Kind::FlowSequenceStart => {
                 self.state = State::FlowEntry(First::Yes);
-                What::SequenceStart(true, properties)
+                EventKind::SequenceStart(true, properties)
             }
             Kind::FlowMappingStart => {
                 self.state = State::FlowKey(First::Yes);
-                What::MappingStart(true, properties)
+                EventKind::MappingStart(true, properties)
             }
             Kind::BlockSequenceStart if is_block => {
                 self.state = State::Entry;
-                What::SequenceStart(false, properties)
+                EventKind::SequenceStart(false, properties)
             }
             Kind::BlockMappingStart if is_block => {
                 self.state = State::Key;
-                What::MappingStart(false, properties)
+                EventKind::MappingStart(false, properties)
             }
             _ if properties != Properties::default() => {
                 self.state = self.pop_state();
-                let what = What::Scalar("".into(), Form::Plain, properties);
+                let what = EventKind::Scalar("".into(), Form::Plain, properties);
                 return Ok(at_mark(what, start));
             }
             _ => return self.fail("did not find expected node content"),
@@ -402,7 +402,7 @@ impl<'text> EventReader<'text> {
                 self.states.push(State::Entry);
                 self.read_node(Place::Block)
             }
-            Kind::BlockEnd => self.end_collection(What::SequenceEnd),
+            Kind::BlockEnd => self.end_collection(EventKind::SequenceEnd),
             _ => self.fail("did not find expected '-' indicator"),
         }
     }
@@ -411,7 +411,7 @@ impl<'text> EventReader<'text> {
         if *self.peek_kind()? != Kind::BlockEntry {
             self.state = self.pop_state();
             let mark = self.scanner.peek()?.start;
-            return Ok(at_mark(What::SequenceEnd, mark));
+            return Ok(at_mark(EventKind::SequenceEnd, mark));
         }
         let mark = self.take_token()?.end;
         if matches!(
@@ -430,7 +430,7 @@ impl<'text> EventReader<'text> {
                 let mark = self.take_token()?.end;
                 self.read_key_or_value(mark, State::Value)
             }
-            Kind::BlockEnd => self.end_collection(What::MappingEnd),
+            Kind::BlockEnd => self.end_collection(EventKind::MappingEnd),
             _ => self.fail("did not find expected key"),
         }
     }
@@ -472,7 +472,7 @@ impl<'text> EventReader<'text> {
                 Kind::Key => {
                     let token = self.take_token()?;
                     self.state = State::PairKey;
-                    return Ok(of_token(What::MappingStart(true, Properties::default()), &token));
+                    return Ok(of_token(EventKind::MappingStart(true, Properties::default()), &token));
                 }
                 Kind::FlowSequenceEnd => {}
                 _ => {
@@ -481,7 +481,7 @@ impl<'text> EventReader<'text> {
                 }
             }
         }
-        self.end_collection(What::SequenceEnd)
+        self.end_collection(EventKind::SequenceEnd)
     }
 
     fn read_pair_key(&mut self) -> Result<Event<'text>, Problem> {
@@ -527,7 +527,7 @@ impl<'text> EventReader<'text> {
                 }
             }
         }
-        self.end_collection(What::MappingEnd)
+        self.end_collection(EventKind::MappingEnd)
     }
 
     fn read_flow_value(&mut self) -> Result<Event<'text>, Problem> {
@@ -543,7 +543,7 @@ impl<'text> EventReader<'text> {
     }
 }
 
-fn of_token<'text>(what: What<'text>, token: &Token<'text>) -> Event<'text> {
+fn of_token<'text>(what: EventKind<'text>, token: &Token<'text>) -> Event<'text> {
     Event {
         what,
         start: token.start,
@@ -551,7 +551,7 @@ fn of_token<'text>(what: What<'text>, token: &Token<'text>) -> Event<'text> {
     }
 }
 
-fn at_mark(what: What<'_>, mark: Mark) -> Event<'_> {
+fn at_mark(what: EventKind<'_>, mark: Mark) -> Event<'_> {
     Event {
         what,
         start: mark,
@@ -560,7 +560,7 @@ fn at_mark(what: What<'_>, mark: Mark) -> Event<'_> {
 }
 
 fn empty_scalar<'text>(mark: Mark) -> Event<'text> {
-    at_mark(What::Scalar("".into(), Form::Plain, Properties::default()), mark)
+    at_mark(EventKind::Scalar("".into(), Form::Plain, Properties::default()), mark)
 }
 
 /// Finds the first character that Go refuses at any position. Go reports the character at the start of the block of text that contains it.

@@ -24,7 +24,7 @@ impl Facts {
                 block: false,
             };
         }
-        let bytes = Bytes::read(text);
+        let bytes = ByteFacts::read(text);
         if bytes.are_printable && !bytes.have_breaks && is_harmless(text, &bytes) {
             return Facts {
                 multiline: false,
@@ -89,17 +89,17 @@ impl Facts {
 }
 
 /// Facts about the bytes of a text, found in one pass.
-struct Bytes {
+struct ByteFacts {
     /// The bytes are all printable ASCII or line feeds.
     are_printable: bool,
     have_breaks: bool,
-    /// There are colons or number signs.
+    /// The text has colons or number signs, which may begin a value or a comment.
     have_signs: bool,
 }
 
-impl Bytes {
+impl ByteFacts {
     fn read(text: &str) -> Self {
-        let mut bytes = Bytes {
+        let mut bytes = ByteFacts {
             are_printable: true,
             have_breaks: false,
             have_signs: false,
@@ -115,7 +115,7 @@ impl Bytes {
 }
 
 /// Recognises most texts on one line of printable ASCII quickly. Such texts contain nothing like an indicator, so every form is possible.
-fn is_harmless(text: &str, bytes: &Bytes) -> bool {
+fn is_harmless(text: &str, bytes: &ByteFacts) -> bool {
     let (first, last) = (text.as_bytes().first(), text.as_bytes().last());
     first.is_some_and(|first| first.is_ascii_alphanumeric() || matches!(first, b'/' | b'_' | b'$' | b'('))
         && !matches!(last, Some(b' ' | b':'))

@@ -12,7 +12,7 @@ use super::number;
 use super::scalar::{Dialect, Scalar, resolve, resolve_node};
 use crate::meter;
 
-/// Why a node has no JSON value.
+/// The reason why a node has no JSON value, and its place.
 #[derive(Debug)]
 pub struct NotJson {
     /// The line of the node, from 1; 0 when unknown.
@@ -445,7 +445,8 @@ fn configuration_scalar(node: &Node) -> Result<Value, NotJson> {
     })
 }
 
-/// Nodes of a JSON value, as yaml.v3 would read them from its own output; numbers are floats, as Go decodes them.
+/// Returns the nodes of a JSON value, as yaml.v3 would read them from its own output; numbers are floats, as Go decodes
+/// them.
 pub fn from_value(value: &Value) -> Node {
     match value {
         Value::Null => Node::scalar("null", Tag::Null),

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Steps between two looks at whether the caller wants it to end.
+/// The number of steps between two checks whether the caller has stopped the work.
 const QUANTUM: u64 = 4096;
 
 /// The limits for bytes and steps.
@@ -29,14 +29,14 @@ impl Allowance {
     };
 }
 
-/// Why something is given up.
+/// The reason why metered work ends early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spent {
-    /// More than so many bytes are made.
+    /// The work made more bytes than this limit.
     Bytes(u64),
-    /// More than this number of steps is needed.
+    /// The work took more steps than this limit.
     Steps(u64),
-    /// The caller wants it to end.
+    /// The caller stopped the work.
     Stopped,
 }
 
@@ -50,12 +50,13 @@ impl fmt::Display for Spent {
     }
 }
 
+/// The counters of one thread.
 struct Meter {
     /// Bytes that may still be made.
     bytes: Cell<u64>,
-    /// Steps until the next look around.
+    /// Steps until the next check whether the caller has stopped the work.
     until_look: Cell<u64>,
-    /// Steps that come after those.
+    /// Steps that are allowed after that check.
     steps: Cell<u64>,
     limits: Cell<Allowance>,
     spent: Cell<Option<Spent>>,

@@ -91,8 +91,8 @@ pub enum Data {
     Seq(Box<Vec<Node>>),
 }
 
-/// A mark for one text in several places. kustomize puts the same node into all fields that a pair of labels or annotations creates, so a
-/// write to one place changes all places.
+/// The group of places that share one node, and the number of writes to this place. kustomize puts the same node into all fields that a
+/// pair of labels or annotations creates. So a write to one place changes all places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
     /// The group, by its number in the resource; 0 for a node that is only in one place.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::cursor::Mark;
-use super::events::{Event, EventReader, Properties, What};
+use super::events::{Event, EventKind, EventReader, Properties};
 use super::facts::is_break;
 use super::scalar::Dialect;
 use super::tokens::Form as Written;
@@ -69,8 +69,8 @@ pub fn read_notation(text: &str) -> Result<Notation, String> {
     let mut root = loop {
         let event = reader.next()?;
         match event.what {
-            What::StreamStart | What::DocumentStart => {}
-            What::StreamEnd => return Err("the text ends before its document".to_owned()),
+            EventKind::StreamStart | EventKind::DocumentStart => {}
+            EventKind::StreamEnd => return Err("the text ends before its document".to_owned()),
             _ => break reader.read_node(event)?,
         }
     };
@@ -96,6 +96,7 @@ struct Spot {
     end: Option<usize>,
 }
 
+/// The events of a text, its comments, and the nodes that may have comments.
 struct Reader<'text> {
     events: EventReader<'text>,
     text: &'text str,
@@ -128,16 +129,16 @@ impl<'text> Reader<'text> {
         let mut notation = Notation::default();
         let mut is_scalar = false;
         let Properties { anchor, tag } = match event.what {
-            What::Alias(_) => return refuse("an alias"),
-            What::Scalar(_, form, properties) => {
+            EventKind::Alias(_) => return refuse("an alias"),
+            EventKind::Scalar(_, form, properties) => {
                 notation.form = form_of(form);
                 is_scalar = true;
                 properties
             }
-            What::SequenceStart(is_flow, properties) => {
+            EventKind::SequenceStart(is_flow, properties) => {
                 loop {
                     let event = self.next()?;
-                    if event.what == What::SequenceEnd {
+                    if event.what == EventKind::SequenceEnd {
                         break;
                     }
                     let column = if is_flow { None } else { self.dash_column(event.start) };
@@ -147,10 +148,10 @@ impl<'text> Reader<'text> {
                 notation.form = if is_flow { Form::Flow } else { Form::Plain };
                 properties
             }
-            What::MappingStart(is_flow, properties) => {
+            EventKind::MappingStart(is_flow, properties) => {
                 loop {
                     let event = self.next()?;
-                    if event.what == What::MappingEnd {
+                    if event.what == EventKind::MappingEnd {
                         break;
                     }
                     let column = (!is_flow).then_some(event.start.column);
@@ -178,7 +179,7 @@ impl<'text> Reader<'text> {
     /// Reads a node and records where its comments would stand: above the node if it has a column, and behind it if `behind` is true.
     fn read_spotted(&mut self, event: Event<'text>, column: Option<usize>, behind: bool) -> Result<Notation, String> {
         let is_block = |form: Written| matches!(form, Written::Literal | Written::Folded);
-        let ends = matches!(&event.what, What::Scalar(_, form, _) if !is_block(*form) && event.start != event.end);
+        let ends = matches!(&event.what, EventKind::Scalar(_, form, _) if !is_block(*form) && event.start != event.end);
         let spot = Spot {
             start: (event.start.line, column.unwrap_or(usize::MAX)),
             end: (behind && ends && self.ends_line(event.end)).then_some(event.end.line),

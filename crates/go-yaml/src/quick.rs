@@ -46,7 +46,7 @@ pub(super) fn read_document(text: &str, source: Source) -> Option<Option<Node>> 
     reader.is_over.then_some(Some(node))
 }
 
-/// A reader. It is at a line with content, or at the end.
+/// The state of the fast parser. Its position is at a line with content, or at the end.
 struct Reader<'text> {
     text: &'text str,
     source: Source,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use memchr::{memchr_iter, memmem};
 
 use super::cursor::Mark;
-use super::events::{Event, EventReader, Properties, What};
+use super::events::{Event, EventKind, EventReader, Properties};
 use super::folded;
 use super::node::{Data, Node, Remark, Style, Tag};
 use super::scalar::{Dialect, resolve, resolve_node};
@@ -21,7 +21,7 @@ const MAXIMUM_ALIASED: usize = 400_000;
 /// A mark that some Windows editors write at the start of a text. The mark is no part of the text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Why text couldn't be read.
+/// The reason why a text can't be read, and the line.
 #[derive(Debug)]
 pub struct ReadError {
     /// The line in the text, from 1.
@@ -30,7 +30,7 @@ pub struct ReadError {
     pub message: String,
 }
 
-/// The counting of a text's lines.
+/// How the line numbers of a text become line numbers of its file.
 #[derive(Debug, Clone, Copy)]
 pub enum Lines {
     /// The text has its own lines in its file, after this number of other lines.
@@ -155,8 +155,8 @@ fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     loop {
         let event = reader.next()?;
         match event.what {
-            What::StreamStart | What::DocumentStart => {}
-            What::StreamEnd | What::DocumentEnd => return Ok(None),
+            EventKind::StreamStart | EventKind::DocumentStart => {}
+            EventKind::StreamEnd | EventKind::DocumentEnd => return Ok(None),
             _ => {
                 let mut node = reader.read_node(event, 0)?;
                 // Finding the document's end makes text after it that isn't YAML an error, as far as Go reads on.
@@ -171,6 +171,7 @@ fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     }
 }
 
+/// The state of reading one text: its events, its anchors, and the limits that are left.
 struct Reader<'text> {
     events: EventReader<'text>,
     source: Source,
@@ -245,20 +246,20 @@ impl<'text> Reader<'text> {
         }
         self.spend_nodes(1, mark)?;
         let (mut node, Properties { anchor, tag }) = match event.what {
-            What::Alias(name) => return self.copy_alias(name, mark, depth),
-            What::Scalar(text, form, properties) => {
+            EventKind::Alias(name) => return self.copy_alias(name, mark, depth),
+            EventKind::Scalar(text, form, properties) => {
                 self.end_of_content = match form {
                     Form::Literal | Form::Folded if folded::is_kept(&text) => event.end.at,
                     _ => usize::MAX,
                 };
                 (untagged_scalar(&text, form, self.flows > 0), properties)
             }
-            What::SequenceStart(is_flow, properties) => {
+            EventKind::SequenceStart(is_flow, properties) => {
                 self.enter_collection(&properties, is_flow);
                 let first = self.items.len();
                 loop {
                     let event = self.next()?;
-                    if event.what == What::SequenceEnd {
+                    if event.what == EventKind::SequenceEnd {
                         break;
                     }
                     let item = self.read_node(event, depth + 1)?;
@@ -268,12 +269,12 @@ impl<'text> Reader<'text> {
                 let node = Node::seq(self.items.drain(first..).collect());
                 (node.in_flow(is_flow), properties)
             }
-            What::MappingStart(is_flow, properties) => {
+            EventKind::MappingStart(is_flow, properties) => {
                 self.enter_collection(&properties, is_flow);
                 let first = self.entries.len();
                 loop {
                     let event = self.next()?;
-                    if event.what == What::MappingEnd {
+                    if event.what == EventKind::MappingEnd {
                         break;
                     }
                     let key = self.read_node(event, depth + 1)?;
@@ -285,12 +286,12 @@ impl<'text> Reader<'text> {
                 let node = Node::mapping(self.entries.drain(first..).collect());
                 (node.in_flow(is_flow), properties)
             }
-            What::StreamStart
-            | What::StreamEnd
-            | What::DocumentStart
-            | What::DocumentEnd
-            | What::SequenceEnd
-            | What::MappingEnd => return self.fail(mark, "the document ends inside a collection"),
+            EventKind::StreamStart
+            | EventKind::StreamEnd
+            | EventKind::DocumentStart
+            | EventKind::DocumentEnd
+            | EventKind::SequenceEnd
+            | EventKind::MappingEnd => return self.fail(mark, "the document ends inside a collection"),
         };
         node.line = self.line_of(mark);
         node.source = self.source.file;

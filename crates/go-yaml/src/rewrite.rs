@@ -30,6 +30,7 @@ enum Place {
     Below,
 }
 
+/// The notation of a node that was added after the notation was read.
 static NEW: Notation = Notation {
     form: Form::Plain,
     above: Vec::new(),
@@ -39,6 +40,7 @@ static NEW: Notation = Notation {
     entries: Vec::new(),
 };
 
+/// The document that is being written.
 struct Writer {
     /// The text so far, without the line break that ends it.
     out: String,
@@ -181,6 +183,7 @@ fn format_flow(node: &Node, notation: &Notation, indent: usize, inside: bool) ->
     }
 }
 
+/// The position of a scalar, which decides how it may be written.
 #[derive(Clone, Copy)]
 struct Context {
     /// Inside braces or brackets.

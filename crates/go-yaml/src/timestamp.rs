@@ -41,6 +41,7 @@ pub(crate) fn normalize(text: &str) -> Option<String> {
         .then(|| format!("{date}T{hour:02}:{minute:02}:{second:02}{fraction}{zone}"))
 }
 
+/// The rest of the text that has not been read.
 struct Cursor<'text> {
     rest: &'text str,
 }

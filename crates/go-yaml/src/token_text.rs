@@ -14,7 +14,7 @@ enum Chomping {
     Keep,
 }
 
-/// Line breaks inside a scalar, which fold into less.
+/// The line breaks between two lines of a scalar, which are folded.
 #[derive(Default)]
 struct Breaks {
     first: String,
@@ -22,7 +22,7 @@ struct Breaks {
 }
 
 impl Breaks {
-    /// Notes a line break; the first, if it `is_first`.
+    /// Reads a line break: into `first` if `is_first` is true, else into `more`.
     fn read(&mut self, cursor: &mut Cursor<'_>, is_first: bool) {
         cursor.read_line(if is_first { &mut self.first } else { &mut self.more });
     }

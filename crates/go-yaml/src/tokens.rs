@@ -13,7 +13,7 @@ const LONGEST_KEY: usize = 1024;
 /// The distance in which yaml.v3 looks for a comment, in bytes.
 const COMMENT_AHEAD: usize = 512;
 
-/// Why a text isn't YAML.
+/// The reason why a text isn't YAML, and the line.
 #[derive(Debug, Clone, Copy)]
 pub struct Problem {
     /// The line in the text, from 1.
@@ -46,6 +46,7 @@ pub enum Form {
     Folded,
 }
 
+/// The kind of a token, with its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kind<'text> {
     StreamStart,
@@ -71,6 +72,7 @@ pub(super) enum Kind<'text> {
     Scalar(Cow<'text, str>, Form),
 }
 
+/// A token of a text, with its place.
 #[derive(Debug, Clone)]
 pub(super) struct Token<'text> {
     pub(super) kind: Kind<'text>,
@@ -89,6 +91,7 @@ struct SimpleKey {
     mark: Mark,
 }
 
+/// Splits a text into tokens, and decides which tokens are keys.
 pub(super) struct Scanner<'text> {
     cursor: Cursor<'text>,
     dialect: Dialect,

@@ -21,7 +21,7 @@ use crate::resource::Resource;
 use crate::steps::{self, Step};
 use crate::tree::{Entry, Found, is_within, resolve};
 
-/// The accumulated result so far.
+/// The resources, the transformer configuration and the vars of the kustomizations that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct Accumulated {
     pub(crate) resources: Collection,
@@ -40,7 +40,7 @@ pub(crate) struct Frame {
     pub(crate) origin: Option<Origin>,
 }
 
-/// A build.
+/// The state of one build: its files, its warnings, the transformers that ran, and the limits that are left.
 pub(crate) struct Builder<'tree> {
     pub(crate) loader: Loader<'tree>,
     pub(crate) warnings: std::cell::RefCell<Vec<String>>,
@@ -108,7 +108,7 @@ impl Builder<'_> {
         Ok(kustomization)
     }
 
-    /// Turns a resource's trouble into an error with its file.
+    /// Returns the error for a resource's trouble, with the file of the resource.
     pub(crate) fn transform_error(&self, trouble: Trouble) -> Error {
         Error::Transform {
             path: self.loader.source_path(trouble.source),
@@ -444,7 +444,7 @@ impl Builder<'_> {
                 .and_then(|()| meter::check().map_err(PatchTrouble::Target))
                 .map_err(|trouble| self.step_error(kustomization, line, &field, trouble))?;
             if is_patch {
-                // This must happen before other steps copy values out of patched resources.
+                // Confidential resources are marked before other steps copy values out of them.
                 self.loader.mark_all(&mut resources.list);
             }
             let origin = origin.or_else(|| {

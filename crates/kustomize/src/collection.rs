@@ -12,7 +12,7 @@ pub(crate) struct Collection {
     pub(crate) list: Vec<Resource>,
 }
 
-/// A failure to do with one resource.
+/// The error of a step for one resource, before the file's number is replaced by its path.
 #[derive(Debug)]
 pub(crate) struct Trouble {
     /// The resource.

@@ -71,6 +71,7 @@ impl<'file> Decoder<'file> {
         }
     }
 
+    /// Adds an error about a field.
     pub(crate) fn complain(&self, node: &Node, field: &str, message: impl Into<String>) {
         let message = message.into();
         meter::count_text(size_of::<Error>() + self.path.len() + field.len() + message.len());
@@ -92,6 +93,7 @@ impl<'file> Decoder<'file> {
         })
     }
 
+    /// Adds the error for a value of a wrong type.
     fn mismatch(&self, node: &Node, field: &str, wanted: &str, found: &Value) {
         let (name, hint) = match found {
             Value::Null => ("nothing", ""),

@@ -1,6 +1,6 @@
 //! The errors of a build, worded for the author of the tree: file, line, field, and the bases on the way to the error.
 
-/// Why a build was refused.
+/// The reason why a build failed, for the author of the tree.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

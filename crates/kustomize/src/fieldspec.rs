@@ -55,6 +55,7 @@ pub(crate) fn apply(
     descend(node, &path, create, set).map_err(|message| format!("considering field '{}': {message}", spec.path))
 }
 
+/// Calls `set` on every node at a path below this node. Missing nodes are created as `create` says.
 pub(crate) fn descend(
     node: &mut Node,
     path: &[String],

@@ -131,6 +131,7 @@ fn fill_places(node: &mut Node, source: u32, line: u32) {
     }
 }
 
+/// The values of a generator by key: the bytes, the file number and the line.
 type Pairs = BTreeMap<String, (Vec<u8>, u32, u32)>;
 
 fn read_pairs(

@@ -9,7 +9,7 @@ use crate::merge_list::merge_lists;
 use crate::meter;
 use crate::schema::{Schema, Type};
 
-/// A merged node, and the replaced node.
+/// The result of a strategic merge: the merged node, and the node that it replaced.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) node: Option<Node>,
@@ -33,11 +33,11 @@ pub(crate) enum Directive {
 
 pub(crate) const DIRECTIVE: &str = "$patch";
 
-/// A merge on its way through a resource.
+/// The position of a strategic merge within a resource, and the schema of the build.
 #[derive(Debug)]
 pub(crate) struct Walk<'s> {
     schema: &'s Schema,
-    /// The fields that lead to where it is.
+    /// The fields that lead from the root to this position.
     path: Vec<String>,
 }
 
@@ -50,6 +50,7 @@ pub(crate) fn merge_resource(resource: Node, patch: Node, schema: &Schema) -> Re
     merge(Some(resource), Some(patch), None, &mut Walk { schema, path })
 }
 
+/// Merges a patch into a node of a resource. Either of them may be missing.
 pub(crate) fn merge<'s>(
     destination: Option<Node>,
     patch: Option<Node>,

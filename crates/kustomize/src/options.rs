@@ -115,7 +115,7 @@ impl Stop {
         Stop(Some(Arc::default()))
     }
 
-    /// Ends them.
+    /// Ends all builds that have this stop or a clone of it.
     pub fn stop(&self) {
         if let Some(stopped) = &self.0 {
             stopped.store(true, Ordering::Relaxed);

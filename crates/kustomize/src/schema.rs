@@ -34,37 +34,39 @@ static SCOPES: LazyLock<HashMap<&'static str, Vec<(&'static str, bool)>>> = Lazy
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Type<'schema> {
     /// A mapping of a built-in type, with the schema that may redefine the types inside it.
-    Object(usize, Option<&'schema Own>),
+    Object(usize, Option<&'schema CustomSchema>),
     /// A mapping from any key to a built-in type.
-    Values(usize, Option<&'schema Own>),
+    Values(usize, Option<&'schema CustomSchema>),
     /// A list that is replaced.
     Replaced,
     /// A list that is merged by keys, with the type of its elements. A list of scalars has no keys.
-    Merged(&'static [String], Option<usize>, Option<&'schema Own>),
-    /// A part of a schema that a kustomization brings.
-    Own(&'schema Own, &'schema Value),
+    Merged(&'static [String], Option<usize>, Option<&'schema CustomSchema>),
+    /// A part of the schema in a kustomization's `openapi`.
+    CustomSchema(&'schema CustomSchema, &'schema Value),
 }
 
+/// The type of one field in the table of built-in types. Numbers are positions of types in this table.
 #[derive(Debug)]
-enum Entry {
+enum FieldEntry {
     Object(usize),
     Values(usize),
     Replaced,
     Merged { keys: Vec<String>, elements: Option<usize> },
 }
 
+/// The built-in types with their fields, from `data/merge-keys.txt`.
 #[derive(Debug, Default)]
-struct Table {
-    types: Vec<HashMap<&'static str, Entry>>,
+struct BuiltInTypes {
+    types: Vec<HashMap<&'static str, FieldEntry>>,
     /// The names of the types' definitions.
     names: Vec<&'static str>,
     kinds: HashMap<&'static str, usize>,
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(|| read(include_str!("../data/merge-keys.txt")));
+static TABLE: LazyLock<BuiltInTypes> = LazyLock::new(|| read(include_str!("../data/merge-keys.txt")));
 
-fn read(text: &'static str) -> Table {
-    let mut table = Table::default();
+fn read(text: &'static str) -> BuiltInTypes {
+    let mut table = BuiltInTypes::default();
     for line in text.lines() {
         let words: Vec<&'static str> = line.split_ascii_whitespace().collect();
         match words.as_slice() {
@@ -79,14 +81,14 @@ fn read(text: &'static str) -> Table {
             [name, "list", _, keys, of] => {
                 let keys = keys.split(',').filter(|key| *key != "-").map(str::to_owned).collect();
                 let elements = of.parse().ok();
-                insert(&mut table, name, Entry::Merged { keys, elements });
+                insert(&mut table, name, FieldEntry::Merged { keys, elements });
             }
             [name, kind @ ("field" | "items" | "map"), of] => {
                 let Ok(of) = of.parse() else { continue };
                 let entry = match *kind {
-                    "field" => Entry::Object(of),
-                    "items" => Entry::Replaced,
-                    _ => Entry::Values(of),
+                    "field" => FieldEntry::Object(of),
+                    "items" => FieldEntry::Replaced,
+                    _ => FieldEntry::Values(of),
                 };
                 insert(&mut table, name, entry);
             }
@@ -96,7 +98,7 @@ fn read(text: &'static str) -> Table {
     table
 }
 
-fn insert(table: &mut Table, name: &'static str, entry: Entry) {
+fn insert(table: &mut BuiltInTypes, name: &'static str, entry: FieldEntry) {
     if let Some(fields) = table.types.last_mut() {
         fields.insert(name, entry);
     }
@@ -104,7 +106,7 @@ fn insert(table: &mut Table, name: &'static str, entry: Entry) {
 
 impl<'schema> Type<'schema> {
     /// Resolves a reference to a built-in type. A kustomization's schema may redefine the type.
-    fn built_in(of: usize, own: Option<&'schema Own>) -> Self {
+    fn built_in(of: usize, own: Option<&'schema CustomSchema>) -> Self {
         own.filter(|own| own.built_in == BuiltIn::Under)
             .and_then(|own| own.resolve_references(own.document.get("definitions")?.get(TABLE.names.get(of)?)?))
             .unwrap_or(Type::Object(of, own))
@@ -114,14 +116,14 @@ impl<'schema> Type<'schema> {
     pub(crate) fn field(self, name: &str) -> Option<Type<'schema>> {
         match self {
             Type::Object(of, own) => Some(match TABLE.types.get(of)?.get(name)? {
-                Entry::Object(of) => Type::built_in(*of, own),
-                Entry::Values(of) => Type::Values(*of, own),
-                Entry::Replaced => Type::Replaced,
-                Entry::Merged { keys, elements } => Type::Merged(keys, *elements, own),
+                FieldEntry::Object(of) => Type::built_in(*of, own),
+                FieldEntry::Values(of) => Type::Values(*of, own),
+                FieldEntry::Replaced => Type::Replaced,
+                FieldEntry::Merged { keys, elements } => Type::Merged(keys, *elements, own),
             }),
             Type::Values(of, own) => Some(Type::built_in(of, own)),
             Type::Replaced | Type::Merged(..) => None,
-            Type::Own(own, node) => {
+            Type::CustomSchema(own, node) => {
                 let named = node.get("properties").and_then(|properties| properties.get(name));
                 own.resolve_references(named.or_else(|| node.get("additionalProperties"))?)
             }
@@ -132,7 +134,7 @@ impl<'schema> Type<'schema> {
     pub(crate) fn merge_keys(self) -> Option<Cow<'schema, [String]>> {
         match self {
             Type::Merged(keys, ..) => Some(Cow::Borrowed(keys)),
-            Type::Own(_, node) => {
+            Type::CustomSchema(_, node) => {
                 let strategy = node.get("x-kubernetes-patch-strategy")?.as_str()?;
                 if !strategy.split(',').any(|strategy| strategy == "merge") {
                     return None;
@@ -155,7 +157,7 @@ impl<'schema> Type<'schema> {
     pub(crate) fn elements(self) -> Option<Type<'schema>> {
         match self {
             Type::Merged(_, elements, own) => elements.map(|of| Type::built_in(of, own)),
-            Type::Own(own, node) => {
+            Type::CustomSchema(own, node) => {
                 let kind = node.get("type")?;
                 let is_list = kind == "array"
                     || kind
@@ -168,9 +170,9 @@ impl<'schema> Type<'schema> {
     }
 }
 
-/// A schema that a kustomization brings.
+/// The OpenAPI schema in a kustomization's `openapi`, which adds or redefines types.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct CustomSchema {
     /// The document with the `definitions` for its references.
     document: Value,
     /// The name of each kind's definition.
@@ -191,7 +193,7 @@ enum BuiltIn {
     Over,
 }
 
-impl Own {
+impl CustomSchema {
     fn new(document: Value, built_in: BuiltIn) -> Result<Self, String> {
         if !document.is_object() {
             return Err("an OpenAPI schema is a mapping with definitions".to_owned());
@@ -216,7 +218,7 @@ impl Own {
             let namespaced = path.contains("namespaces/{namespace}");
             *scopes.entry(kind).or_insert(true) &= !namespaced;
         }
-        Ok(Own {
+        Ok(CustomSchema {
             document,
             kinds,
             scopes,
@@ -227,7 +229,7 @@ impl Own {
     fn of_kind(&self, api_version: &str, kind: &str) -> Option<Type<'_>> {
         let name = self.kinds.get(&(api_version.to_owned(), kind.to_owned()))?;
         let node = self.document.get("definitions")?.get(name)?;
-        Some(Type::Own(self, node))
+        Some(Type::CustomSchema(self, node))
     }
 
     /// Returns a part of the schema, its references followed.
@@ -242,7 +244,7 @@ impl Own {
                 .and_then(Value::as_str)
                 .filter(|reference| !reference.is_empty())
             {
-                None => return Some(Type::Own(self, node)),
+                None => return Some(Type::CustomSchema(self, node)),
                 Some(reference) => {
                     let pointer = reference.strip_prefix('#')?;
                     let found = self.document.pointer(pointer);
@@ -278,7 +280,7 @@ fn kind_of(value: &Value) -> Option<(String, String)> {
 /// after that.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
-    own: OnceLock<Own>,
+    own: OnceLock<CustomSchema>,
     has_version: AtomicBool,
     /// Whether a merge has used the built-in kinds.
     was_used: AtomicBool,
@@ -318,7 +320,7 @@ impl Schema {
         } else {
             BuiltIn::Gone
         };
-        let _ = self.own.set(Own::new(document, built_in)?);
+        let _ = self.own.set(CustomSchema::new(document, built_in)?);
         Ok(())
     }
 

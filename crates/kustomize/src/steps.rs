@@ -51,7 +51,7 @@ pub(crate) enum Action {
     Hash,
     /// Checks for two resources with one id.
     CheckIds,
-    /// Several that count as one transformer.
+    /// Several actions that count as one transformer.
     Several(Vec<Action>),
 }
 
@@ -121,7 +121,7 @@ fn check_hashed_kind(resource: &Resource) -> Result<(), Trouble> {
     })
 }
 
-/// A transformer and where it was written.
+/// A transformer that is ready to run, and the field that configures it.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) action: Action,
@@ -323,9 +323,9 @@ fn label_fields(label: &crate::fields::Label, config: &TransformerConfig) -> Res
     Ok(fields)
 }
 
-/// Why a patch couldn't be prepared.
+/// The reason why a patch can't be prepared.
 pub(crate) enum PatchError {
-    /// To be reported at the patch's field.
+    /// An error that is reported at the patch's field.
     Message(String),
     /// An error with its own place.
     Error(Error),

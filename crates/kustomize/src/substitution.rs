@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use go_words::substitution::{Problem, Scope, SubstitutionError, substitute};
-use go_yaml::events::{EventReader, What};
+use go_yaml::events::{EventKind, EventReader};
 use go_yaml::json::{configuration_value, from_value, resource_value};
 use go_yaml::node::{Data, Node};
 use go_yaml::read::{Lines, Source, first_node};
@@ -132,7 +132,7 @@ impl Substitution {
         is_other: bool,
         maximum_nodes: usize,
     ) -> Result<(Value, bool), Trouble> {
-        let mut used = Used {
+        let mut used = VariableScope {
             variables: &self.variables,
             is_secret: false,
             is_other,
@@ -189,15 +189,15 @@ fn has_keys(value: &Value) -> bool {
 /// The identity of an object: its version, its kind, its name and its namespace.
 const IDENTITY: [&str; 4] = ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"];
 
-/// The variables, and whether a secret one was asked for.
-struct Used<'value> {
+/// The variables of a substitution. `is_secret` becomes true once a secret one is used.
+struct VariableScope<'value> {
     variables: &'value BTreeMap<String, Variable>,
     is_secret: bool,
-    /// Secret ones have another value.
+    /// True if secret variables get another value, to compare both results.
     is_other: bool,
 }
 
-impl<'value> Scope<'value> for Used<'value> {
+impl<'value> Scope<'value> for VariableScope<'value> {
     fn find(&mut self, name: &str) -> Option<&'value [u8]> {
         let variable = self.variables.get(name)?;
         self.is_secret |= variable.is_secret;
@@ -288,8 +288,8 @@ fn has_several_documents(text: &str) -> bool {
     // The reader reports unreadable text later.
     while let Ok(event) = events.next() {
         match event.what {
-            What::StreamEnd => break,
-            What::DocumentStart => documents += 1,
+            EventKind::StreamEnd => break,
+            EventKind::DocumentStart => documents += 1,
             _ => {}
         }
     }

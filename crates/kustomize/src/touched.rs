@@ -1,7 +1,7 @@
 //! The transformers that ran over a resource, as ranges of step numbers of the build. A step runs over all existing resources, so a list of
 //! names in each resource would become larger than the resources.
 
-/// The steps that were run over one resource, in order.
+/// The numbers of the steps that ran over one resource, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
     /// Half-open ranges of step numbers.
@@ -24,7 +24,7 @@ impl Touched {
     }
 }
 
-/// The meanings of the numbers in resources, shared by all resources of a build.
+/// The file paths and transformers that the numbers in resources stand for, shared by all resources of a build.
 #[derive(Debug, Default)]
 pub(crate) struct Register {
     /// Paths of files; a node's source is the position here, plus one.

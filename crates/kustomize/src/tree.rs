@@ -48,11 +48,12 @@ pub trait FileTree {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct MapTree {
-    entries: BTreeMap<String, Held>,
+    entries: BTreeMap<String, StoredEntry>,
 }
 
+/// An entry of a [`MapTree`].
 #[derive(Debug, Clone)]
-enum Held {
+enum StoredEntry {
     File(Vec<u8>),
     Directory,
     Link(String),
@@ -67,26 +68,26 @@ impl MapTree {
 
     /// Puts a file at `path` and creates its directories. The file replaces an existing entry.
     pub fn insert(&mut self, path: &str, content: impl Into<Vec<u8>>) {
-        self.insert_entry(path, Held::File(content.into()));
+        self.insert_entry(path, StoredEntry::File(content.into()));
     }
 
     /// Puts a symbolic link at `path`.
     pub fn insert_link(&mut self, path: &str, target: &str) {
-        self.insert_entry(path, Held::Link(target.to_owned()));
+        self.insert_entry(path, StoredEntry::Link(target.to_owned()));
     }
 
     /// Puts a directory at `path`, needed only for directories that stay empty.
     pub fn insert_directory(&mut self, path: &str) {
-        self.insert_entry(path, Held::Directory);
+        self.insert_entry(path, StoredEntry::Directory);
     }
 
-    fn insert_entry(&mut self, path: &str, held: Held) {
+    fn insert_entry(&mut self, path: &str, held: StoredEntry) {
         let clean = clean_path(path);
         let mut end = 0;
         while let Some(next) = clean.get(end..).and_then(|rest| rest.find('/')) {
             end += next;
             if let Some(parent) = clean.get(..end) {
-                self.entries.entry(parent.to_owned()).or_insert(Held::Directory);
+                self.entries.entry(parent.to_owned()).or_insert(StoredEntry::Directory);
             }
             end += 1;
         }
@@ -103,9 +104,9 @@ impl FileTree for MapTree {
             return Some(Entry::Directory);
         }
         Some(match self.entries.get(path)? {
-            Held::File(bytes) => Entry::File(bytes),
-            Held::Directory => Entry::Directory,
-            Held::Link(target) => Entry::Link(target),
+            StoredEntry::File(bytes) => Entry::File(bytes),
+            StoredEntry::Directory => Entry::Directory,
+            StoredEntry::Link(target) => Entry::Link(target),
         })
     }
 

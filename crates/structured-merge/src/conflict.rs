@@ -9,7 +9,7 @@ use go_words::quote::quote;
 use crate::managed::{ManagerId, Operation};
 use crate::path::FieldPath;
 
-/// An apply that failed; nothing has changed.
+/// The reason why an apply failed. The object is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// Other managers own fields that the configuration changes, and it wasn't forced.

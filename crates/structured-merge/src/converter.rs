@@ -21,7 +21,7 @@ pub trait Convert: Send + Sync {
     fn convert<'a>(&self, object: &'a Value, api_version: &str) -> Result<Cow<'a, Value>, ConvertError>;
 }
 
-/// Why an object can't be had in a version.
+/// The reason why an object can't be converted into a version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
     /// The version isn't served.

@@ -26,7 +26,7 @@ pub enum FieldsError {
     BadElement {
         /// The step as written.
         element: String,
-        /// Why it can't be read.
+        /// The reason why the step can't be read.
         problem: String,
     },
 }
@@ -197,6 +197,7 @@ fn write_level(set: &FieldSet, with_dot: bool) -> Map<String, Value> {
     fields
 }
 
+/// A level of a set for the serialiser, with or without the key `.`.
 struct Level<'a> {
     set: &'a FieldSet,
     with_dot: bool,

@@ -21,7 +21,7 @@ mod last_applied;
 /// The result of an apply to the live object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Applied {
-    /// Nothing: neither a value nor an owner has changed. The live object is the result; don't write.
+    /// No value and no owner has changed. The live object is the result, and need not be written.
     Unchanged,
     /// The live object with other managedFields. Defaulting is not necessary, because no other field changed.
     OwnersChanged(Value),
@@ -41,7 +41,8 @@ impl Applied {
     }
 }
 
-/// An update whose owners can't be determined. Kubernetes then stores the object without managedFields.
+/// The reason why the owners after an update can't be determined. Kubernetes then stores the object without
+/// managedFields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to update managedFields: {0}")]
 pub struct UpdateError(pub(crate) String);

@@ -204,6 +204,7 @@ impl FromStr for FieldPath {
     }
 }
 
+/// The text of a path, and the position of the next character.
 struct Reader<'a> {
     text: &'a str,
     at: usize,

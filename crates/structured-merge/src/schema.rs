@@ -20,7 +20,7 @@ pub struct Schema {
     names: HashMap<String, TypeRef>,
 }
 
-/// A type of one [`Schema`]; means nothing in another.
+/// The position of a type in its [`Schema`]. It means nothing in another schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TypeRef(u32);
 
@@ -78,6 +78,7 @@ pub(crate) struct Type {
     pub(crate) map: Option<MapType>,
 }
 
+/// The scalars that a type allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scalar {
     Numeric,
@@ -86,12 +87,14 @@ pub(crate) enum Scalar {
     Any,
 }
 
+/// The type of a list: the type of its items, and how they are merged.
 #[derive(Clone, Debug)]
 pub(crate) struct ListType {
     pub(crate) element: TypeRef,
     pub(crate) relation: ListRelation,
 }
 
+/// How the items of a list are merged (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListRelation {
     Atomic,
@@ -99,6 +102,7 @@ pub(crate) enum ListRelation {
     Map { keys: Vec<Arc<str>> },
 }
 
+/// The type of a map or struct: its fields, and how they are merged.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MapType {
     /// Sorted by name.
@@ -112,6 +116,7 @@ pub(crate) struct MapType {
     pub(crate) holds_structs: bool,
 }
 
+/// A declared field of a map or struct.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) name: Arc<str>,

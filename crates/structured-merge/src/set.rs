@@ -53,7 +53,7 @@ impl FieldSet {
     /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        // Nodes are dropped when nothing is left in them, so that this needn't walk.
+        // Empty nodes are never stored, so a set with nodes has members.
         self.nodes.is_empty()
     }
 

@@ -20,7 +20,7 @@ impl Timestamp {
         Self(seconds)
     }
 
-    /// Seconds after the Unix epoch.
+    /// Returns the seconds after the Unix epoch.
     #[must_use]
     pub const fn unix_seconds(self) -> i64 {
         self.0

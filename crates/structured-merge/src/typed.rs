@@ -170,7 +170,7 @@ enum Shape<'s> {
     Nothing,
 }
 
-/// The part of a type that a value decides.
+/// The kind of a value, if the value decides it among the kinds that its type allows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settled {
     Map,

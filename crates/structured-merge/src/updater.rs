@@ -14,6 +14,7 @@ use crate::schema::Typing;
 use crate::set::FieldSet;
 use crate::typed::{Comparison, Duplicates, Outcome, TypedObject};
 
+/// The managers of an object, each with its fields.
 pub(crate) type Managers = BTreeMap<ManagerId, OwnedFields>;
 
 /// A write through an endpoint of version `api_version`.
@@ -24,12 +25,13 @@ pub(crate) struct Updater<'a> {
     pub(crate) reset_fields: &'a [(String, ResetFields)],
 }
 
-/// The result of an apply for the object.
+/// The object after an apply, unless it is the live object.
 pub(crate) enum Merged {
     Same,
     Changed(Value),
 }
 
+/// The reason why the owners after a write can't be determined.
 pub(crate) enum Failure {
     Conflicts(Vec<Conflict>),
     InvalidConfig(String),
@@ -234,8 +236,8 @@ impl Updater<'_> {
         Ok(converted)
     }
 
-    /// Returns the managers as the schemas of today see their fields; those of versions that are gone are dropped. The live
-    /// object must be an object of each of their versions.
+    /// Returns the managers with their fields adjusted to the current schemas. Managers of versions that are no longer
+    /// served are dropped. The live object must be an object of each of their versions.
     fn reconcile_managers(&self, live: &TypedObject<'_>, mut managers: Managers) -> Result<Managers, Failure> {
         let mut foreign: Vec<&str> = managers.values().map(|owned| owned.api_version.as_str()).collect();
         foreign.sort_unstable();
@@ -249,7 +251,7 @@ impl Updater<'_> {
             let Some(typing) = self.typing_of(&owned.api_version) else {
                 return false;
             };
-            // The schema is enough here, so no value is necessary.
+            // The value is not read here, since the schema is enough.
             if let Some(fields) = (TypedObject {
                 value: &Value::Null,
                 typing,

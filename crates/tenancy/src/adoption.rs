@@ -13,7 +13,7 @@ use crate::denial::Denial;
 use crate::placement::{NamespaceFacts, TenancyFacts, TenantFacts};
 use crate::record::RecordState;
 
-/// The steps of the adoption of one namespace.
+/// The writes by which a Tenant adopts one namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adoption {
     /// The namespace.
@@ -27,7 +27,7 @@ pub struct Adoption {
     pub summary: String,
 }
 
-/// Decides about one namespace. `tenancy` has all Tenants, and `object` is the namespace as it is stored.
+/// Decides how a Tenant adopts one namespace. `tenancy` contains all Tenants. `object` is the stored namespace.
 ///
 /// # Errors
 /// The reason why the Tenant can't get the namespace.

@@ -19,15 +19,17 @@ use tenure_api::{ObjectView, TenantSpec};
 pub const LONGEST_EXPRESSION: usize = 1 << 10;
 const COMPILED: usize = 64 << 10;
 
-/// The bounds that a Tenant sets for objects in its namespaces. Cheap to clone.
+/// The bounds that a Tenant sets for its namespaces and the objects in them: allowed and denied registries, classes,
+/// hosts, labels. Cheap to clone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "BoundsSpec", into = "BoundsSpec")]
 pub struct Bounds(Arc<CompiledBounds>);
 
+/// The bounds of a Tenant, with the compiled form of their expressions.
 #[derive(Debug, Default)]
 struct CompiledBounds {
     spec: BoundsSpec,
-    /// Expressions by their text. They are compiled at the first use, since the reader of a Tenant may hold a lock that others wait
+    /// The compiled expressions. They are compiled at the first use, since the reader of a Tenant may hold a lock that others wait
     /// for.
     expressions: OnceLock<BTreeMap<Expression, Result<Regex, String>>>,
 }
@@ -55,7 +57,7 @@ pub struct ForbiddenMetadata {
     pub forbidden_annotations: Option<DeniedNames>,
 }
 
-/// An expression and its use.
+/// A regular expression in a Tenant's spec, by the part of a name that it must match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Expression {
     /// An expression for whole names.
@@ -101,7 +103,7 @@ pub fn find_default(classes: &AllowedClasses) -> Option<&str> {
     classes.default.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Checks whether a class is allowed by its labels.
+/// Checks whether the Tenant's selector of allowed classes matches the labels of a class.
 #[must_use]
 pub fn is_selected(classes: &AllowedClasses, class: &serde_json::Value) -> bool {
     let labels = ObjectView::new(class);
@@ -393,6 +395,7 @@ impl Network {
     }
 }
 
+/// Returns an address with all bits behind the prefix cleared.
 fn mask(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {

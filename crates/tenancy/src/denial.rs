@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tenure_api::reason;
 
-/// A denial.
+/// The denial of an action or a field, with a message for the affected person.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Denial {
@@ -13,7 +13,7 @@ pub struct Denial {
     pub message: String,
 }
 
-/// All kinds of denials.
+/// The kind of a denial. It becomes the reason of a condition or an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DenialReason {
     /// The action is not allowed in this place or on this object.

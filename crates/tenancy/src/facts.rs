@@ -136,7 +136,7 @@ impl FactIndex {
         }
     }
 
-    /// Looks up the Tenant of each namespace that names this one.
+    /// Updates `found` for each namespace that names this Tenant.
     fn find_again(&mut self, tenant: &str) {
         for namespace in self.claims.get(tenant).into_iter().flatten() {
             match find_tenant_of(&self.settings, &self.tenants, self.namespaces.get(namespace)) {
@@ -195,8 +195,8 @@ impl FactIndex {
         concerned.namespaces.insert(name.to_owned());
         let claimed = concerned.tenants.iter().filter_map(|tenant| self.claims.get(tenant));
         concerned.namespaces.extend(claimed.flatten().cloned());
-        // A Tenant that has recorded the namespace looks at it again, and then keeps the namespaces
-        // that still exist.
+        // A Tenant that has recorded the namespace is reconciled too: it drops recorded namespaces that no longer
+        // exist.
         let recorders = self.recorders.get(name).into_iter().flatten().cloned();
         concerned.tenants.extend(recorders);
         concerned
@@ -273,7 +273,7 @@ impl FactIndex {
         }
     }
 
-    /// Returns what is ending about a namespace, if anything is known.
+    /// Returns whether a namespace or its Tenant is ending. Returns none if neither is known to end.
     #[must_use]
     pub fn find_termination(&self, namespace: &str) -> Option<Termination> {
         let is_there = |owner: &TenantOwnerReference| {
@@ -407,6 +407,7 @@ fn insert<K: std::hash::Hash + Eq>(index: &mut HashMap<K, BTreeSet<String>>, key
     index.entry(key).or_default().insert(name.to_owned());
 }
 
+/// Removes a name from the set of a key, and the key if its set is empty.
 fn remove<K, Q>(index: &mut HashMap<K, BTreeSet<String>>, key: &Q, name: &str)
 where
     K: std::hash::Hash + Eq + std::borrow::Borrow<Q>,

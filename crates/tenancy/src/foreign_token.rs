@@ -18,7 +18,7 @@ const MOST_AUDIENCES: usize = 16;
 /// The longest audience, in bytes.
 const LONGEST_AUDIENCE: usize = 512;
 
-/// An order for a token that will be sent to another cluster. Only this module makes one.
+/// The ServiceAccount and audiences of a token that will be sent to another cluster. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenOrder {
     account: ServiceAccount,
@@ -147,7 +147,7 @@ fn refuse_audience(audience: &str) -> Denial {
     ))
 }
 
-/// Checks whether two audiences look alike.
+/// Checks whether two audiences are equal, apart from case and slashes at the end.
 fn is_alike(one: &str, other: &str) -> bool {
     one.trim_end_matches('/')
         .eq_ignore_ascii_case(other.trim_end_matches('/'))

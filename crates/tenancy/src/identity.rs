@@ -171,7 +171,7 @@ impl fmt::Display for Installer {
     }
 }
 
-/// The identity that acts. It is serialised as the user name that the cluster sees.
+/// The identity with which a request is sent to a cluster. It is serialised as the user name that the cluster sees.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// A ServiceAccount, by a token that TokenRequest gave for it.
@@ -410,6 +410,7 @@ pub fn decide_for_surface(
     }
 }
 
+/// Returns the denial for a namespace in which no account may act.
 fn nobody_acts(message: &str) -> Denial {
     Denial::because(
         DenialReason::IdentityMissing,

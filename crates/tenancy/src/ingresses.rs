@@ -123,32 +123,32 @@ impl IngressRoutes {
 /// The hosts and paths of all Ingresses.
 #[derive(Clone, Debug, Default)]
 pub struct IngressIndex {
-    namespaces: HashMap<String, Shelf>,
+    namespaces: HashMap<String, NamespaceRoutes>,
     /// The namespaces with an Ingress that has a pair.
     holders: BTreeSet<(PairDigest, Arc<str>)>,
 }
 
-/// The Ingresses of one namespace.
+/// The stored pairs of the Ingresses in one namespace.
 #[derive(Clone, Debug, Default)]
-struct Shelf {
-    ingresses: BTreeMap<Arc<str>, Held>,
+struct NamespaceRoutes {
+    ingresses: BTreeMap<Arc<str>, IngressPairs>,
     pairs: BTreeSet<(PairDigest, Arc<str>)>,
-    /// The number of pairs that did not fit.
+    /// The number of Ingresses whose pairs did not all fit.
     cut: usize,
-    /// True if even the number could not be stored.
+    /// True if more Ingresses than [`MOST_OF_NAMESPACE`] did not fit, so that `cut` no longer counts all of them.
     is_lost: bool,
 }
 
-/// The pairs of one Ingress.
+/// The stored pairs of one Ingress. `is_cut` is true if it has more pairs.
 #[derive(Clone, Debug, Default)]
-struct Held {
+struct IngressPairs {
     pairs: Vec<PairDigest>,
     is_cut: bool,
 }
 
-/// The Ingress that has a host and path.
+/// The namespace and name of an Ingress that has a host and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct IngressName {
     /// Namespace.
     pub namespace: String,
     /// Name.
@@ -177,9 +177,10 @@ impl IngressIndex {
             shelf.pairs.insert((*digest, Arc::clone(&name)));
             self.holders.insert((*digest, Arc::clone(&namespace)));
         }
-        shelf.ingresses.insert(name, Held { pairs: kept, is_cut });
+        shelf.ingresses.insert(name, IngressPairs { pairs: kept, is_cut });
     }
 
+    /// Removes an Ingress and its pairs.
     fn forget(&mut self, namespace: &str, name: &str) {
         let Some(shelf) = self.namespaces.get_mut(namespace) else {
             return;
@@ -205,8 +206,9 @@ impl IngressIndex {
         self.sweep(namespace);
     }
 
+    /// Removes a namespace without Ingresses, unless some of its Ingresses could not be stored.
     fn sweep(&mut self, namespace: &str) {
-        let is_bare = |shelf: &Shelf| shelf.ingresses.is_empty() && !shelf.is_lost;
+        let is_bare = |shelf: &NamespaceRoutes| shelf.ingresses.is_empty() && !shelf.is_lost;
         if self.namespaces.get(namespace).is_some_and(is_bare) {
             self.namespaces.remove(namespace);
         }
@@ -230,21 +232,21 @@ impl IngressIndex {
         shelf.cut > 0 || shelf.is_lost || others.saturating_add(more) > MOST_OF_NAMESPACE
     }
 
-    /// Returns another Ingress of a namespace with this pair.
+    /// Returns an Ingress of a namespace with this pair, other than the Ingress `but`.
     #[must_use]
-    pub fn find_in(&self, namespace: &str, digest: PairDigest, but: (&str, &str)) -> Option<Holder> {
+    pub fn find_in(&self, namespace: &str, digest: PairDigest, but: (&str, &str)) -> Option<IngressName> {
         let shelf = self.namespaces.get(namespace)?;
         let own = if but.0 == namespace { but.1 } else { "" };
         let name = find_first(&shelf.pairs, digest, own)?;
-        Some(Holder {
+        Some(IngressName {
             namespace: namespace.to_owned(),
             name: name.to_string(),
         })
     }
 
-    /// Returns another Ingress of the cluster with this pair.
+    /// Returns an Ingress of any namespace with this pair, other than the Ingress `but`.
     #[must_use]
-    pub fn find(&self, digest: PairDigest, but: (&str, &str)) -> Option<Holder> {
+    pub fn find(&self, digest: PairDigest, but: (&str, &str)) -> Option<IngressName> {
         let beside = find_first(&self.holders, digest, but.0);
         let there = self.find_in(but.0, digest, but);
         there.or_else(|| self.find_in(beside?, digest, but))

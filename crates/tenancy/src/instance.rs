@@ -69,7 +69,7 @@ pub enum InvalidSelector {
     Name(#[from] InvalidShard),
 }
 
-/// One of the instances of the controllers.
+/// An instance of the controllers: the only one, the main one, or that of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Instance {
     /// The only instance. Keys have no effect.
@@ -163,7 +163,7 @@ impl fmt::Display for ShardUnit {
     }
 }
 
-/// The part of an instance.
+/// The Tenants and namespaces that one instance reconciles, and all shard keys in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardAssignment {
     /// The units that the instance reconciles.
@@ -172,8 +172,8 @@ pub struct ShardAssignment {
     pub keys: BTreeSet<String>,
 }
 
-/// Returns the key of a namespace that counts, if it has one. A namespace that names a Tenant has the key of that Tenant: it is recorded
-/// there, or nothing is done in it. So no instance takes it from another for a moment.
+/// Returns the shard key that decides which instance reconciles a namespace. For a namespace that names a Tenant, this is the Tenant's
+/// key, before and after the Tenant records it. So no other instance reconciles it in between.
 #[must_use]
 pub fn find_key(atlas: &TenancyIndex, facts: &NamespaceFacts) -> Option<String> {
     let tenancy = atlas.tenancy();
@@ -187,7 +187,7 @@ pub fn find_key(atlas: &TenancyIndex, facts: &NamespaceFacts) -> Option<String> 
     }
 }
 
-/// Returns the part of all Tenants and namespaces that an instance reconciles.
+/// Returns the Tenants and namespaces that an instance reconciles.
 #[must_use]
 pub fn assign_shard(atlas: &TenancyIndex, instance: &Instance) -> ShardAssignment {
     let tenancy = atlas.tenancy();

@@ -12,7 +12,7 @@ use crate::settings::is_kubernetes_own;
 /// The prefix of the name of a tenant's lane. The tenant's name follows.
 pub(crate) const TENANT_LANE: &str = "tenant-";
 
-/// A lane.
+/// A lane: the group of namespaces whose bookkeeping one account does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The platform namespace, and Kubernetes' own.

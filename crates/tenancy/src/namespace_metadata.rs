@@ -120,6 +120,7 @@ impl From<&TenantSpec> for NamespaceMetadata {
 }
 
 impl MetadataSpec {
+    /// Adds labels and annotations that all namespaces get. `write` makes the value from the text in the spec.
     fn fix(
         &mut self,
         labels: &BTreeMap<String, String>,

@@ -528,6 +528,7 @@ pub(crate) fn find_placement<'a>(
     }
 }
 
+/// Returns the placement of a namespace of this Tenant.
 fn placement_in(
     settings: &Settings,
     tenant: &TenantFacts,

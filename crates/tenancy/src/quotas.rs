@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectView, TenantSpec};
 
-/// The greatest number of items of a kind in each namespace.
+/// The greatest number of items of one list in a Tenant's spec, such as `resourceQuotas`, that are written into each
+/// namespace.
 pub const MOST_ITEMS: usize = 16;
 /// The greatest number of bytes of an item as JSON.
 pub const LARGEST_ITEM: usize = 16 << 10;
@@ -135,23 +136,24 @@ fn read_scopes(spec: &Map<String, Value>) -> Value {
     Value::Object(part.collect())
 }
 
-/// The use of Tenants' namespaces, as Kubernetes has counted it.
+/// The use that Kubernetes has counted in Tenure's ResourceQuotas: by namespace, then by the name of the ResourceQuota.
 #[derive(Clone, Debug, Default)]
 pub struct Usages(HashMap<String, BTreeMap<String, CountedQuota>>);
 
-/// One ResourceQuota of Tenure.
+/// The counted use in one ResourceQuota of Tenure, and the objects that it counts.
 #[derive(Clone, Debug)]
 struct CountedQuota {
     /// The Tenants that own it, by uid.
     owners: Vec<String>,
     scopes: Value,
     used: BTreeMap<String, Quantity>,
+    /// True while the ResourceQuota exists.
     is_there: bool,
 }
 
-/// The use of a quota in a namespace.
+/// The use of one resource of a quota in one namespace.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Used {
+pub enum QuotaUse {
     /// The counted amount.
     Counted(Quantity),
     /// Kubernetes has not counted it yet.
@@ -199,7 +201,7 @@ impl Usages {
         quota: &QuotaItem,
         resource: &str,
         is_ending: bool,
-    ) -> Used {
+    ) -> QuotaUse {
         let known = self.0.get(namespace);
         let usage = known.and_then(|known| known.get(&name_content(tenant, quota.index)));
         let usage = usage.filter(|usage| {
@@ -208,9 +210,9 @@ impl Usages {
                 && usage.scopes == quota.scopes
         });
         match usage.and_then(|usage| usage.used.get(resource)) {
-            Some(used) => Used::Counted(*used),
-            None if is_ending => Used::Counted(Quantity::zero()),
-            None => Used::Uncounted,
+            Some(used) => QuotaUse::Counted(*used),
+            None if is_ending => QuotaUse::Counted(Quantity::zero()),
+            None => QuotaUse::Uncounted,
         }
     }
 }
@@ -295,11 +297,14 @@ mod tests {
         let scoped = json!({ "scopes": ["Terminating"], "hard": { "pods": "5" } });
         assert_eq!(
             seen("t-blue", scoped.clone(), json!({ "pods": "2" })),
-            Used::Counted(Quantity::whole(2))
+            QuotaUse::Counted(Quantity::whole(2))
         );
-        assert_eq!(seen("t-red", scoped.clone(), json!({ "pods": "0" })), Used::Uncounted);
-        assert_eq!(seen("t-blue", json!({}), json!({ "pods": "0" })), Used::Uncounted);
-        assert_eq!(seen("t-blue", scoped, json!({})), Used::Uncounted);
+        assert_eq!(
+            seen("t-red", scoped.clone(), json!({ "pods": "0" })),
+            QuotaUse::Uncounted
+        );
+        assert_eq!(seen("t-blue", json!({}), json!({ "pods": "0" })), QuotaUse::Uncounted);
+        assert_eq!(seen("t-blue", scoped, json!({})), QuotaUse::Uncounted);
     }
 
     #[test]
@@ -311,10 +316,10 @@ mod tests {
         usages.set_quota("blue-a", "capsule-blue-0", Some(&seen));
         usages.set_quota("blue-a", "capsule-blue-0", None);
         let find = |usages: &Usages, is_ending| usages.find("blue-a", ("blue", "t-blue"), item, "pods", is_ending);
-        assert_eq!(find(&usages, true), Used::Counted(Quantity::whole(2)));
-        assert_eq!(find(&usages, false), Used::Uncounted);
+        assert_eq!(find(&usages, true), QuotaUse::Counted(Quantity::whole(2)));
+        assert_eq!(find(&usages, false), QuotaUse::Uncounted);
         usages.forget_namespace("blue-a");
-        assert_eq!(find(&usages, true), Used::Counted(Quantity::zero()));
+        assert_eq!(find(&usages, true), QuotaUse::Counted(Quantity::zero()));
         assert!(usages.is_unknown("blue-a"));
     }
 

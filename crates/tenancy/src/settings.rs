@@ -89,7 +89,8 @@ pub struct Settings {
     pub protected_namespaces: Vec<String>,
     /// Namespaces that no owner creates, besides those of common add-ons: names, and prefixes of names with a `*` behind.
     pub reserved_namespaces: Vec<String>,
-    /// True if `crates/admission-rules` checks every write in the cluster first.
+    /// True if a webhook or an API server checks every write with the rules of `crates/admission-rules`. Policies don't
+    /// count here: see `has_policies`.
     pub is_guarded: bool,
     /// True if policies of `crates/admission-rules` are kept in force in the cluster.
     pub has_policies: bool,
@@ -107,8 +108,8 @@ pub struct Settings {
     pub least_interval: Duration,
 }
 
-/// A shorter interval only wastes the machine. Flux has no lower limit, and its documentation advises against
-/// shorter ones.
+/// The shortest interval of a reconciliation in any namespace, and the default of [`Settings::least_interval`]. Flux
+/// has no lower limit, and its documentation advises against shorter intervals.
 pub const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Settings {
@@ -125,7 +126,8 @@ impl Settings {
         named.map_or("default", String::as_str)
     }
 
-    /// Checks whether no tenant gets a namespace with this name, or with names that begin so.
+    /// Checks whether a namespace with this name can't be a tenant's: the platform's, Kubernetes' own, `default`, or
+    /// one that a setting protects.
     #[must_use]
     pub fn is_protected(&self, namespace: &str) -> bool {
         is_system(namespace)
@@ -144,7 +146,8 @@ impl Settings {
         self.list_reserved().any(|pattern| is_meant(pattern, namespace))
     }
 
-    /// Returns the flag that names a namespace for others than a tenant, if one does.
+    /// Returns the flag of Tenure that names this namespace for another purpose than this tenant, if one does.
+    /// Otherwise the namespace's creator would get what the flag grants.
     pub fn find_flag_naming(&self, namespace: &str, tenant: &str) -> Option<&'static str> {
         if self.default_service_accounts.contains_key(namespace) {
             return Some("--default-service-account");
@@ -178,6 +181,7 @@ fn is_system(namespace: &str) -> bool {
     namespace == "default" || is_kubernetes_own(namespace)
 }
 
+/// Checks whether a name, or a prefix with a `*` behind, matches a namespace.
 fn is_meant(pattern: &str, namespace: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => namespace.starts_with(beginning),

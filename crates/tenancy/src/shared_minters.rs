@@ -13,7 +13,7 @@ use tenure_api::metadata::LANE_PREFIX;
 use crate::rights::MINT_ADMINISTRATOR;
 use crate::settings::is_kubernetes_own;
 
-/// A grant of the verb to a lane that serves more than the namespace of the grant.
+/// A grant of the verb `mint-administrator` to a lane that serves more than the namespace of the grant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SharedMinter {
     /// The lane's ServiceAccount; `all lanes` if a group has the grant.
@@ -33,7 +33,8 @@ impl fmt::Display for SharedMinter {
     }
 }
 
-/// Finds the grants. `roles` are Roles and ClusterRoles, `bindings` are RoleBindings and ClusterRoleBindings.
+/// Lists the grants of `mint-administrator` to lanes that serve other namespaces, too. `roles` are Roles and
+/// ClusterRoles, `bindings` are RoleBindings and ClusterRoleBindings.
 #[must_use]
 pub fn find_shared_minters(roles: &[Value], bindings: &[Value], platform: &str) -> Vec<SharedMinter> {
     let granting: BTreeSet<(&str, &str, &str)> = roles
@@ -75,6 +76,7 @@ pub fn find_shared_minters(roles: &[Value], bindings: &[Value], platform: &str) 
     found.into_iter().collect()
 }
 
+/// Checks whether a role grants `mint-administrator` on ServiceAccounts.
 fn grants_minting(role: ObjectView<'_>) -> bool {
     let mut rules = role.list_views("/rules");
     rules.any(|rule| {
@@ -99,6 +101,7 @@ fn find_lane(subject: ObjectView<'_>, platform: &str) -> Option<String> {
     account.starts_with(LANE_PREFIX).then(|| account.to_owned())
 }
 
+/// Checks whether a lane serves a namespace other than this one.
 fn serves_other(lane: &str, namespace: &str, platform: &str) -> bool {
     match lane.strip_prefix(LANE_PREFIX) {
         Some("platform") => namespace != platform && !is_kubernetes_own(namespace),

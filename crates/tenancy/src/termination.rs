@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::placement::{NamespaceFacts, TenancyFacts, TenantOwnerReference};
 
-/// The thing that is ending.
+/// The object that is ending: a namespace, or its Tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Termination {
@@ -18,7 +18,7 @@ pub enum Termination {
 }
 
 impl TenancyFacts {
-    /// Returns what is ending about a namespace, if anything is known.
+    /// Returns whether a namespace or its Tenant is ending. Returns none if neither is known to end.
     #[must_use]
     pub fn find_termination(&self, namespace: &str) -> Option<Termination> {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace)?;
@@ -37,8 +37,8 @@ impl TenancyFacts {
     }
 }
 
-/// Returns what is ending about a namespace. The two functions check whether a Tenant with this name exists, and whether the Tenant of an ownerReference
-/// exists.
+/// Returns whether a namespace or its Tenant is ending. `has_name` checks whether a Tenant with this name exists. `is_there` checks whether the Tenant
+/// of an ownerReference exists.
 pub(crate) fn find_termination(
     facts: &NamespaceFacts,
     has_name: impl Fn(&str) -> bool,

@@ -83,6 +83,7 @@ fn is_namespace(id: &ObjectId) -> bool {
     id.group.is_empty() && id.kind == "Namespace"
 }
 
+/// Checks whether a namespace is one of the tenant's.
 fn owns(tenant: &TenantPlacement, namespace: &str) -> bool {
     tenant.namespaces.iter().any(|own| own.as_str() == namespace)
 }

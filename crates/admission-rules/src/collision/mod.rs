@@ -23,7 +23,7 @@ use super::ledger::KEPT;
 use super::{Operation, Refusal, Request, Rule, tenant_limits};
 use tenure_tenancy::facts::FactIndex;
 use tenure_tenancy::ingresses::{
-    Holder, HostPath, IngressIndex, IngressRoutes, MOST_OF_NAMESPACE, MOST_OF_ONE, PairDigest, digest_texts,
+    HostPath, IngressIndex, IngressName, IngressRoutes, MOST_OF_NAMESPACE, MOST_OF_ONE, PairDigest, digest_texts,
 };
 
 /// The number of ledgers over which the hosts of a cluster are spread. An Ingress claims in at most as many as it
@@ -32,12 +32,12 @@ const LEDGERS: u8 = 16;
 /// The first advice of every denial.
 const REMEDY: &str = "take another host or path";
 
-/// The claim of an Ingress on hosts and paths that it didn't have.
+/// The pairs of host and path that an Ingress adds, which must be free within the scope of its Tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostClaim {
     /// The Tenant's name.
     pub tenant: String,
-    /// Its uid.
+    /// The uid of the Tenant.
     pub tenant_uid: String,
     /// The scope in which no two Ingresses may share a pair.
     pub scope: CollisionScope,
@@ -51,7 +51,7 @@ pub struct HostClaim {
     pub total: usize,
 }
 
-/// The part of a claim that belongs to one ledger.
+/// The pairs of a claim that are reserved in one ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPart<'a> {
     /// The claim.
@@ -182,10 +182,10 @@ impl HostClaim {
     }
 
     /// Denies a pair. The message names the other Ingress only within the Tenant.
-    fn refuse_taken(&self, pair: &HostPath, holder: Option<&Holder>) -> Refusal {
+    fn refuse_taken(&self, pair: &HostPath, holder: Option<&IngressName>) -> Refusal {
         let pair = describe_pair(pair);
         match holder {
-            Some(Holder { namespace, name }) => self.refuse(
+            Some(IngressName { namespace, name }) => self.refuse(
                 format!("{pair} already belongs to Ingress {namespace}/{name}"),
                 format!("{REMEDY}, or take it from that one first"),
             ),

@@ -24,14 +24,14 @@ const COARSE: u32 = 5;
 /// The number of letters of a Tenant's digest. A Tenant can choose its uid no more than other users can.
 const TENANT_LETTERS: usize = 16;
 
-/// The reservations, by host and path.
+/// The reservations of one ledger, by the digest of host and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct HostLedger(BTreeMap<String, Kept>);
+pub struct HostLedger(BTreeMap<String, Reservation>);
 
-/// The end in milliseconds since 1970, and the digests of Tenant and Ingress.
+/// A reservation: its end in milliseconds since 1970, and the digests of its Tenant and its Ingress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept(u64, String, String);
+struct Reservation(u64, String, String);
 
 impl HostLedger {
     /// Reads the text of [`Display`](fmt::Display). An unreadable text reserves nothing: at most the reservations of
@@ -51,7 +51,7 @@ impl HostLedger {
         let own = tell_holder(part);
         for (digest, pair) in &part.pairs {
             let known = self.0.get(&write_key(part, *digest));
-            if known.is_some_and(|Kept(_, _, holder)| *holder != own) {
+            if known.is_some_and(|Reservation(_, _, holder)| *holder != own) {
                 return Err(part.claim.refuse_being_taken(pair));
             }
         }
@@ -72,13 +72,13 @@ impl HostLedger {
         let enough = until.saturating_sub(count_milliseconds(kept / COARSE));
         let keys: Vec<String> = part.pairs.iter().map(|(digest, _)| write_key(part, *digest)).collect();
         let more = keys.iter().filter(|key| !self.0.contains_key(*key)).count();
-        let of_tenant = self.0.values().filter(|Kept(_, of, _)| *of == tenant).count();
+        let of_tenant = self.0.values().filter(|Reservation(_, of, _)| *of == tenant).count();
         if more > 0 && (of_tenant.saturating_add(more) > MOST_OF_TENANT || self.0.len().saturating_add(more) > MOST) {
             return Err(part.claim.refuse_crowd());
         }
         for key in keys {
             let known = self.0.entry(key);
-            let known = known.or_insert_with(|| Kept(0, tenant.clone(), own.clone()));
+            let known = known.or_insert_with(|| Reservation(0, tenant.clone(), own.clone()));
             if known.0 < enough {
                 known.0 = until;
             }
@@ -94,11 +94,11 @@ impl HostLedger {
 
     /// Removes expired reservations. Returns true if others remain.
     pub fn forget_old(&mut self, now: u64) -> bool {
-        self.0.retain(|_, Kept(until, _, _)| *until > now);
+        self.0.retain(|_, Reservation(until, _, _)| *until > now);
         // Another process's clock may be ahead. No reservation lasts longer than it would by this
         // clock.
         let latest = now.saturating_add(count_milliseconds(KEPT));
-        for Kept(until, _, _) in self.0.values_mut() {
+        for Reservation(until, _, _) in self.0.values_mut() {
             *until = latest.min(*until);
         }
         !self.0.is_empty()
@@ -120,10 +120,12 @@ fn write_key(part: &HostPart<'_>, digest: PairDigest) -> String {
     }
 }
 
+/// Returns the digest of the Ingress of a claim.
 fn tell_holder(part: &HostPart<'_>) -> String {
     digest_texts(&[&part.claim.namespace, &part.claim.name]).to_hex()
 }
 
+/// Returns the digest of the Tenant of a claim.
 fn tell_tenant(part: &HostPart<'_>) -> String {
     let mut digest = digest_texts(&[&part.claim.tenant_uid]).to_hex();
     digest.truncate(TENANT_LETTERS);

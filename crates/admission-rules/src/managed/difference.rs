@@ -7,18 +7,18 @@ use std::collections::HashMap;
 use serde_json::Value;
 use structured_merge::{FieldPath, FieldSet, PathElement};
 
-/// The meaning of a map field itself, without its entries, for its owner.
+/// How a map is compared if a field set has the map's own field, but none of its entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Maps {
-    /// One value: the kind may declare the map as atomic.
+pub(crate) enum MapOwnership {
+    /// The map is one value, since the kind may declare it as atomic: a change of any entry counts.
     Whole,
-    /// Each entry belongs to its own writer: the kind has no atomic maps.
+    /// Entries belong to their own writers, since the kind has no atomic maps: only the removal of the map counts.
     Granular,
 }
 
 /// Returns the first field of the set whose value differs, in the notation `spec.replicas`. Fields that hold others are compared by
 /// their entries. Finalizers and ownerReferences are ignored.
-pub(crate) fn find_first(set: &FieldSet, old: &Value, new: &Value, maps: Maps) -> Option<String> {
+pub(crate) fn find_first(set: &FieldSet, old: &Value, new: &Value, maps: MapOwnership) -> Option<String> {
     let mut path = Vec::new();
     find_below(set, Some(old), Some(new), maps, &mut path)?;
     Some(FieldPath(path).to_string().trim_start_matches('.').to_owned())
@@ -28,7 +28,7 @@ fn find_below(
     set: &FieldSet,
     old: Option<&Value>,
     new: Option<&Value>,
-    maps: Maps,
+    maps: MapOwnership,
     path: &mut Vec<PathElement>,
 ) -> Option<()> {
     if old == new || is_let_be(path) {
@@ -40,7 +40,7 @@ fn find_below(
         path.push(node.element.clone());
         if node.children.is_empty() {
             let is_map = |value: Option<&Value>| value.is_some_and(Value::is_object);
-            let is_kept = maps == Maps::Granular && is_map(before) && is_map(after);
+            let is_kept = maps == MapOwnership::Granular && is_map(before) && is_map(after);
             if before != after && !is_kept && !is_let_be(path) {
                 return Some(());
             }
@@ -52,7 +52,7 @@ fn find_below(
     None
 }
 
-/// Checks whether every writer may change the field.
+/// Checks whether a field is ignored: a part of metadata that every writer may change.
 fn is_let_be(path: &[PathElement]) -> bool {
     let mut names = path.iter().filter_map(|element| match element {
         PathElement::Field(name) => Some(&**name),
@@ -65,7 +65,7 @@ fn is_let_be(path: &[PathElement]) -> bool {
         )
 }
 
-/// The entries of a value, by their names in a field set.
+/// The entries of a map or a list, by their names in a field set.
 struct Items<'a> {
     value: Option<&'a Value>,
     /// Items of a list by the values of their key fields, and those of a set by themselves.
@@ -145,19 +145,20 @@ mod tests {
         new["spec"]["other"] = json!(2);
         new["spec"]["ports"] = json!([{"port": 81, "name": "more"}, {"port": 80, "name": "web", "extra": 2}]);
         new["metadata"] = json!({"labels": {"a": "1"}});
-        assert_eq!(find_first(&own, &old, &new, Maps::Whole), None);
+        assert_eq!(find_first(&own, &old, &new, MapOwnership::Whole), None);
         new["spec"]["ports"][1]["name"] = json!("api");
         assert_eq!(
-            find_first(&own, &old, &new, Maps::Whole).as_deref(),
+            find_first(&own, &old, &new, MapOwnership::Whole).as_deref(),
             Some("spec.ports[port=80].name")
         );
         new["spec"]["ports"] = json!([{"port": 81}]);
         assert!(
-            find_first(&own, &old, &new, Maps::Whole).is_some_and(|field| field.starts_with("spec.ports[port=80]"))
+            find_first(&own, &old, &new, MapOwnership::Whole)
+                .is_some_and(|field| field.starts_with("spec.ports[port=80]"))
         );
         let stripped = json!({"metadata": {}, "spec": old["spec"]});
         assert_eq!(
-            find_first(&own, &old, &stripped, Maps::Whole).as_deref(),
+            find_first(&own, &old, &stripped, MapOwnership::Whole).as_deref(),
             Some("metadata.labels.a")
         );
     }
@@ -169,8 +170,12 @@ mod tests {
         let old = json!({"spec": {"components": {"a": {}}}});
         let added = json!({"spec": {"components": {"a": {"enabled": false}}}});
         let gone = json!({"spec": {"components": {}}});
-        assert_eq!(find_first(&own, &old, &added, Maps::Granular), None);
-        for (new, maps) in [(&added, Maps::Whole), (&gone, Maps::Whole), (&gone, Maps::Granular)] {
+        assert_eq!(find_first(&own, &old, &added, MapOwnership::Granular), None);
+        for (new, maps) in [
+            (&added, MapOwnership::Whole),
+            (&gone, MapOwnership::Whole),
+            (&gone, MapOwnership::Granular),
+        ] {
             assert_eq!(find_first(&own, &old, new, maps).as_deref(), Some("spec.components.a"));
         }
     }
@@ -198,7 +203,7 @@ mod tests {
             json!({"spec": {"ports": list("b")}}),
         );
         assert_eq!(
-            find_first(&own, &old, &new, Maps::Whole).as_deref(),
+            find_first(&own, &old, &new, MapOwnership::Whole).as_deref(),
             Some("spec.ports[port=19999].name")
         );
     }

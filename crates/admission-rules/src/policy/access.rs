@@ -7,7 +7,7 @@ use tenure_api::access::{
 };
 
 use super::kubernetes;
-use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
+use super::{Action, Policy, PolicyScope, ResourceRule, USER, Validation, phrase, quote, variable};
 use crate::Rule;
 use crate::access::{MOST_TARGETS, OTHERS, RECORDS};
 use crate::identity_overlap;
@@ -34,11 +34,12 @@ fn same(part: &str) -> String {
     format!("(request.operation == 'UPDATE' && object.?{part}.orValue(null) == oldObject.?{part}.orValue(null))")
 }
 
-fn policy(name: &str, about: Vec<About>) -> Policy {
+/// Returns a policy for these requests anywhere in the cluster, still without validations.
+fn policy(name: &str, about: Vec<ResourceRule>) -> Policy {
     Policy {
         name: name.to_owned(),
         action: Action::Deny,
-        place: Where::Anywhere,
+        place: PolicyScope::Anywhere,
         about,
         conditions: Vec::new(),
         variables: Vec::new(),
@@ -46,8 +47,9 @@ fn policy(name: &str, about: Vec<About>) -> Policy {
     }
 }
 
-fn about(resources: Vec<&'static str>) -> About {
-    About {
+/// Returns the rule that matches creates and updates of these resources.
+fn about(resources: Vec<&'static str>) -> ResourceRule {
+    ResourceRule {
         groups: vec![GROUP],
         resources,
         operations: vec!["CREATE", "UPDATE"],
@@ -438,7 +440,7 @@ fn labels(platform: &str) -> Policy {
         )],
         ..policy(
             "access-namespaces",
-            vec![About {
+            vec![ResourceRule {
                 groups: vec![""],
                 resources: vec!["namespaces", "namespaces/status", "namespaces/finalize"],
                 operations: vec!["CREATE", "UPDATE"],

@@ -3,14 +3,17 @@
 
 use super::facts::{ACCOUNT, EXCLUSIVE, HOME, YES, read};
 use super::rights::SHOW_TOKEN;
-use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
+use super::{
+    Policy, PolicyScope, ResourceRule, USER, Validation, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use tenure_tenancy::rights::{MINT, OWN};
 
 const REMEDY: &str = "let a Surface or a Kustomization of Tenant {} do it, or use another ServiceAccount";
 
-fn about(group: &'static str, resource: &'static str, operations: &[&'static str]) -> About {
-    About {
+/// Returns the rule that matches these operations on a resource.
+fn about(group: &'static str, resource: &'static str, operations: &[&'static str]) -> ResourceRule {
+    ResourceRule {
         groups: vec![group],
         resources: vec![resource],
         operations: operations.to_vec(),
@@ -43,7 +46,7 @@ pub(super) fn make_account_use_policy() -> Policy {
     Policy {
         name: "gitops-account".to_owned(),
         action: super::Action::Deny,
-        place: Where::InTenants,
+        place: PolicyScope::InTenants,
         about: vec![
             about("", "serviceaccounts/token", &["CREATE"]),
             about("", "secrets", &["CREATE", "UPDATE"]),
@@ -100,8 +103,8 @@ pub(super) fn make_impersonation_policy() -> Policy {
     Policy {
         name: "gitops-account-token".to_owned(),
         action: super::Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec!["*"],
             resources: vec!["*/*"],
             operations: vec!["CREATE", "UPDATE", "DELETE", "CONNECT"],

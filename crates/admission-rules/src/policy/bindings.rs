@@ -5,7 +5,8 @@ use tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
 
 use super::super::bindings::{GROUP, READING_ROLES, RESOURCE, WIDE_GROUPS};
 use super::{
-    About, Action, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check,
+    Action, Policy, PolicyScope, ResourceRule, USER, Validation, namespace_facts, phrase, quote, variable,
+    write_tenant_check,
 };
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
@@ -37,8 +38,8 @@ pub(super) fn own_accounts(platform: &str) -> Policy {
     Policy {
         name: NAME.to_owned(),
         action: Action::Deny,
-        place: Where::InNamespaces,
-        about: vec![About {
+        place: PolicyScope::InNamespaces,
+        about: vec![ResourceRule {
             groups: vec![GROUP],
             resources: vec![RESOURCE],
             operations: vec!["CREATE", "UPDATE"],

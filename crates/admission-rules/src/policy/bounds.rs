@@ -17,8 +17,8 @@ use tenure_api::workload::{LANE_AUTHORITY, LANE_SECRET};
 
 use super::own_account::{by_controller, list_place_variables, refuse};
 use super::{
-    About, Policy, Validation, Where, bindings, credentials, lane_bounds, lanes, minting, namespace_bounds, quote,
-    tenant_bounds, variable,
+    Policy, PolicyScope, ResourceRule, Validation, bindings, credentials, lane_bounds, lanes, minting,
+    namespace_bounds, quote, tenant_bounds, variable,
 };
 use crate::minting::OWN_ACCOUNTS;
 use tenure_tenancy::rights::{BE_OWNER, EXTEND, OWN};
@@ -71,9 +71,10 @@ pub fn is_bound(name: &str) -> bool {
     })
 }
 
+/// Returns the policy that limits all writes of the controller.
 fn bounds(settings: &Settings) -> Policy {
     let platform = settings.platform_namespace.as_str();
-    let about = |group, resources| About {
+    let about = |group, resources| ResourceRule {
         groups: vec![group],
         resources,
         operations: ALL_WRITES.to_vec(),
@@ -81,7 +82,7 @@ fn bounds(settings: &Settings) -> Policy {
     Policy {
         name: NAME.to_owned(),
         action: super::Action::Deny,
-        place: Where::Anywhere,
+        place: PolicyScope::Anywhere,
         about: vec![
             about(
                 "rbac.authorization.k8s.io",

@@ -2,7 +2,9 @@
 //! themselves.
 
 use super::facts::{ACCOUNT, ACCOUNTS_OF, CORDONED, EVERYBODY, HOME, read};
-use super::{About, Policy, USER, Validation, Where, kubernetes, namespace_facts, phrase, quote, variable};
+use super::{
+    Policy, PolicyScope, ResourceRule, USER, Validation, kubernetes, namespace_facts, phrase, quote, variable,
+};
 use crate::Rule;
 
 /// Returns the expression that the user is denied, from facts among annotations.
@@ -44,8 +46,8 @@ pub(super) fn make_cordon_policy(platform: &str) -> Policy {
     Policy {
         name: "cordoned".to_owned(),
         action: super::Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec!["*"],
             resources: vec!["*", "serviceaccounts/token"],
             operations: vec!["CREATE", "UPDATE", "DELETE"],

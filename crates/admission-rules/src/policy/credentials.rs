@@ -14,7 +14,7 @@ use tenure_api::metadata::{
     MANAGED_BY_TENURE, SECRET_WRITER, TENURE_CONTROLLER,
 };
 
-use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
+use super::{Action, Policy, PolicyScope, ResourceRule, USER, Validation, phrase, quote, variable};
 use crate::Rule;
 
 /// The greatest number of accounts that read one Secret: those of an entry, and the account with
@@ -23,6 +23,7 @@ const MOST_READERS: usize = 65;
 /// The names of the policies, without the common prefix.
 pub(super) const NAMES: [&str; 2] = ["secret-writer", "secret-writer-token"];
 
+/// Returns the user name of a ServiceAccount in the platform namespace.
 fn account(platform: &str, name: &str) -> String {
     quote(&format!("system:serviceaccount:{platform}:{name}"))
 }
@@ -65,19 +66,19 @@ pub(super) fn make_write_policy(platform: &str) -> Policy {
     Policy {
         name: NAMES[0].to_owned(),
         action: Action::Deny,
-        place: Where::InNamespaces,
+        place: PolicyScope::InNamespaces,
         about: vec![
-            About {
+            ResourceRule {
                 groups: vec![""],
                 resources: vec!["secrets"],
                 operations: vec!["CREATE", "UPDATE", "DELETE"],
             },
-            About {
+            ResourceRule {
                 groups: vec!["rbac.authorization.k8s.io"],
                 resources: vec!["roles", "rolebindings"],
                 operations: vec!["CREATE", "UPDATE", "DELETE"],
             },
-            About {
+            ResourceRule {
                 groups: vec![""],
                 resources: vec!["serviceaccounts"],
                 operations: vec!["CREATE", "UPDATE", "DELETE"],
@@ -172,8 +173,8 @@ pub(super) fn make_token_policy(platform: &str) -> Policy {
     Policy {
         name: NAMES[1].to_owned(),
         action: Action::Deny,
-        place: Where::InNamespaces,
-        about: vec![About {
+        place: PolicyScope::InNamespaces,
+        about: vec![ResourceRule {
             groups: vec![""],
             resources: vec!["serviceaccounts/token"],
             operations: vec!["CREATE"],

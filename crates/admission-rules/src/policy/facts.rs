@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::account::account_of;
 use super::hand_edit_denials::HandEditDenials;
 use super::minting::MintableAccounts;
-use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
+use super::{
+    Policy, PolicyScope, ResourceRule, USER, Validation, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use super::{kubernetes, limits, namespace_metadata};
 use crate::Rule;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, GRANTING_BINDINGS, MINTABLE_FACT, TENANT_LABEL};
@@ -28,7 +30,7 @@ pub(super) const TENANT: &str = "tenant";
 pub(super) const HOME: &str = "home";
 /// The tenant's GitOps account. Empty if it has none.
 pub(super) const ACCOUNT: &str = "account";
-/// Whether this account is exclusive.
+/// Whether the tenant's GitOps account is exclusive.
 pub(super) const EXCLUSIVE: &str = "exclusive";
 /// The account with which Kustomizations act in this namespace, and HelmReleases unless these have another one.
 pub(super) const ACTS_AS: &str = "acts-as";
@@ -305,8 +307,8 @@ pub(super) fn make_missing_facts_policy(settings: &Settings) -> Policy {
     Policy {
         name: "namespace-facts".to_owned(),
         action: super::Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec!["*"],
             resources: vec!["*", "serviceaccounts/token", "pods/ephemeralcontainers"],
             operations: vec!["CREATE", "UPDATE"],
@@ -331,8 +333,8 @@ pub(super) fn owners_bound(platform: &str) -> Policy {
     Policy {
         name: "owners-bound".to_owned(),
         action: super::Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec!["rbac.authorization.k8s.io"],
             resources: vec!["rolebindings"],
             operations: vec!["CREATE"],

@@ -8,7 +8,8 @@ use super::super::finalizers::{
     KUBERNETES, REMEDY, UPDATE, write_finalizer_message, write_label_message, write_owners_message,
 };
 use super::{
-    About, Policy, USER, Validation, Where, kubernetes, namespace_facts, phrase, quote, variable, write_tenant_check,
+    Policy, PolicyScope, ResourceRule, USER, Validation, kubernetes, namespace_facts, phrase, quote, variable,
+    write_tenant_check,
 };
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
@@ -68,8 +69,8 @@ pub(super) fn managed_objects(platform: &str) -> Policy {
     Policy {
         name: "managed-objects".to_owned(),
         action: super::Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec!["*"],
             resources: vec!["*", "*/status"],
             operations: vec!["CREATE", "UPDATE"],

@@ -3,7 +3,9 @@
 use tenure_api::metadata::SHARDING_KEY;
 
 use super::facts::{ACCOUNT, ACTS_AS, HOME, NAMESPACES, REFERENCES, RELEASES_ACT_AS, SHARD, read};
-use super::{About, Policy, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
+use super::{
+    Policy, PolicyScope, ResourceRule, Validation, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use crate::flux::{ACCOUNT as ACCOUNT_PATH, CheckedFields, KINDS, ReferenceForm};
 use tenure_tenancy::flux_account::ActingKind;
@@ -29,6 +31,7 @@ fn find_shard(object: &str) -> String {
     format!("{object}.?metadata.?labels[?{}]", quote(SHARDING_KEY))
 }
 
+/// Returns a policy for a kind in tenants' namespaces, still without validations.
 fn policy(name: String, group: &'static str, resource: &'static str, judged: &[String]) -> Policy {
     let mut variables = namespace_facts();
     variables.push(variable(
@@ -48,8 +51,8 @@ fn policy(name: String, group: &'static str, resource: &'static str, judged: &[S
     Policy {
         name,
         action: super::Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec![group],
             resources: vec![resource],
             operations: vec!["CREATE", "UPDATE"],
@@ -73,6 +76,7 @@ fn refuse(rule: Rule, holds: &str, why: String, remedy: String) -> Validation {
     }
 }
 
+/// Returns the policy for Surfaces.
 fn surfaces() -> Policy {
     let mut policy = policy(
         "surfaces".to_owned(),
@@ -115,6 +119,7 @@ fn surfaces() -> Policy {
     policy
 }
 
+/// Returns the policy for one of Flux's kinds.
 fn kind(judged: &CheckedFields) -> Policy {
     let references = judged.references.iter().map(|(path, _, _)| (*path).to_owned());
     let targets = judged.targets.iter().map(|path| (*path).to_owned());

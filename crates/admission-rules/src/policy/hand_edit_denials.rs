@@ -29,7 +29,7 @@ pub(super) const ALL_OF_OTHERS: &str = "*/*";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HandEditDenials(BTreeMap<String, BTreeMap<Owner, Lines>>);
 
-/// The owners of lines, each with a part of its own, in this order.
+/// The owners of Kustomizations. Each gets a part of the fact's length, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Platform,
@@ -38,9 +38,10 @@ enum Owner {
     Namespace(String),
 }
 
-/// The users that may write a Kustomization's objects, by its namespace and name.
+/// The users that may write the objects of each Kustomization, by its namespace and name.
 type Lines = BTreeMap<(String, String), Arc<Writers>>;
 
+/// The users that may write the objects of a Kustomization: its account, and the users in its annotation.
 #[derive(Debug, PartialEq, Eq)]
 struct Writers {
     account: String,

@@ -13,20 +13,21 @@ use tenure_api::metadata::{
 use tenure_api::roles::LANE_KINDS;
 
 use super::own_account::{by_lane, list_place_variables, refuse};
-use super::{About, Action, Policy, USER, Validation, Where, quote, variable};
+use super::{Action, Policy, PolicyScope, ResourceRule, USER, Validation, quote, variable};
 use crate::minting::OWN_ACCOUNTS;
 use tenure_tenancy::settings::Settings;
 
 /// Name of the policy, without the common prefix.
 pub(super) const NAME: &str = "lane-rights";
-/// Questions of a lane about its own rights. API servers ask no policy about them; one that does gets the same answer.
+/// Reviews by which a lane asks about its own rights. API servers evaluate no policy for them; one that does allows
+/// them.
 const REVIEWS: [&str; 3] = [
     "authentication.k8s.io/selfsubjectreviews",
     "authorization.k8s.io/selfsubjectaccessreviews",
     "authorization.k8s.io/selfsubjectrulesreviews",
 ];
 
-/// Kinds that lanes generate: the resource, the label of its objects, and kind and group of the owner.
+/// A kind that lanes generate: its resource, the label of its objects, and the kind and group of their owner.
 struct Generated {
     resource: &'static str,
     label: &'static str,
@@ -86,8 +87,8 @@ pub(super) fn make_lane_policy(settings: &Settings) -> Policy {
     Policy {
         name: NAME.to_owned(),
         action: Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec!["*"],
             resources: vec!["*/*"],
             operations: vec!["*"],

@@ -16,12 +16,12 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX};
 use tenure_api::workload::{LANE_LABEL, LanePods, lane_deployment};
 
 use super::expression::write_literal;
-use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
+use super::{Action, Policy, PolicyScope, ResourceRule, USER, Validation, phrase, quote, variable};
 use crate::Rule;
 
 /// Its name, without the common prefix.
 pub(super) const NAME: &str = "lane-pods";
-/// Stands for a lane's account.
+/// A placeholder for the name of a lane's account in the sample Deployment.
 const ACCOUNT: &str = "tenure-lane-pool";
 /// The fields that an API server adds to a Pod and to a container by default, and duplicates of other
 /// fields.
@@ -45,12 +45,14 @@ const OF_PROBE: [&str; 6] = [
 const OF_REQUEST: [&str; 3] = ["path", "port", "scheme"];
 const OF_RESOURCES: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 
-/// Returns the policy, and its binding. An empty image or hub is unknown at the installation, so any is allowed, and then any PriorityClass.
+/// Returns the policy for the Deployments of lanes, and its binding. An empty image or hub is unknown at the installation, so any value is
+/// allowed, and any PriorityClass.
 #[must_use]
 pub fn list_lane_bounds(platform: &str, pods: &LanePods) -> Vec<Value> {
     bounds(platform, pods).write_for(platform).into()
 }
 
+/// Returns the policy for the Deployments of lanes.
 fn bounds(platform: &str, pods: &LanePods) -> Policy {
     let account = quote(&format!(
         "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"
@@ -64,7 +66,7 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
         ),
         remedy: quote("ask an administrator to do it, if it is intended"),
     };
-    // The class has a check of its own.
+    // The PriorityClass is left out of the sample, since a separate validation checks it.
     let sample = lane_deployment(
         &LanePods {
             priority_class: None,
@@ -92,8 +94,8 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
     Policy {
         name: NAME.to_owned(),
         action: Action::Deny,
-        place: Where::InNamespaces,
-        about: vec![About {
+        place: PolicyScope::InNamespaces,
+        about: vec![ResourceRule {
             groups: vec!["apps"],
             resources: vec!["deployments"],
             operations: vec!["CREATE", "UPDATE", "DELETE"],
@@ -254,7 +256,7 @@ fn list_variables(pods: &LanePods) -> Vec<(String, String)> {
         variable("pod", "variables.template.spec"),
         variable("container", "variables.pod.containers[0]"),
         variable("volumes", "variables.pod.?volumes.orValue([])"),
-        // The previous template.
+        // The Pod template of the stored Deployment.
         variable("had", "oldObject == null ? {} : dyn(oldObject.spec.template)"),
     ]
 }

@@ -11,7 +11,9 @@ use super::facts::{self, NAMESPACES, REFUSING, read};
 use super::hand_edit_denials::{ALL_OF_OTHERS, ALL_OF_TENANT};
 use super::kubernetes;
 use super::namespace::is_protected;
-use super::{About, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
+use super::{
+    Policy, PolicyScope, ResourceRule, USER, Validation, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -99,8 +101,8 @@ pub(super) fn make_managed_policy(settings: &Settings) -> Policy {
     Policy {
         name: "git-managed".to_owned(),
         action: super::Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec!["*"],
             resources: vec!["*"],
             operations: vec!["UPDATE"],

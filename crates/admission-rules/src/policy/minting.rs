@@ -10,7 +10,7 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, MINTABLE_ACCOUNTS, MINTAB
 use tenure_api::names::ServiceAccountName;
 
 use super::facts::LONGEST_LIST;
-use super::{About, Action, Policy, USER, Validation, Where, namespace_facts, phrase, quote, variable};
+use super::{Action, Policy, PolicyScope, ResourceRule, USER, Validation, namespace_facts, phrase, quote, variable};
 use crate::Rule;
 use crate::minting::OWN_ACCOUNTS;
 use tenure_tenancy::facts::FactIndex;
@@ -71,8 +71,8 @@ impl MintableAccounts {
     }
 }
 
-fn about_tokens() -> Vec<About> {
-    vec![About {
+fn about_tokens() -> Vec<ResourceRule> {
+    vec![ResourceRule {
         groups: vec![""],
         resources: vec!["serviceaccounts/token"],
         operations: vec!["CREATE"],
@@ -115,7 +115,7 @@ pub(super) fn make_named_account_policy(platform: &str) -> Policy {
     Policy {
         name: "minting".to_owned(),
         action: Action::Deny,
-        place: Where::InNamespaces,
+        place: PolicyScope::InNamespaces,
         about: about_tokens(),
         conditions: vec![by_tenure(platform)],
         variables,
@@ -227,7 +227,7 @@ pub(super) fn make_administrator_policy(platform: &str) -> Policy {
     Policy {
         name: ADMINISTRATORS.to_owned(),
         action: Action::Deny,
-        place: Where::InNamespaces,
+        place: PolicyScope::InNamespaces,
         about: about_tokens(),
         conditions: vec![by_tenure(platform)],
         variables: [

@@ -107,9 +107,9 @@ pub fn list_enforced_objects(settings: &Settings) -> Vec<Value> {
     kept
 }
 
-/// The objects of a policy.
+/// The namespaces whose objects a policy checks.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Where {
+enum PolicyScope {
     /// Objects in namespaces with a tenant's label that may be the tenant's.
     InTenants,
     /// Objects in any namespace.
@@ -118,14 +118,14 @@ enum Where {
     Anywhere,
 }
 
-/// The requests of a policy: groups, resources and operations.
-struct About {
+/// A resource rule of a policy's match constraints: API groups, resources and operations.
+struct ResourceRule {
     groups: Vec<&'static str>,
     resources: Vec<&'static str>,
     operations: Vec<&'static str>,
 }
 
-/// The effect of a failed validation.
+/// The action of a policy for a request that fails a validation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
     /// The request is denied.
@@ -134,12 +134,12 @@ enum Action {
     Warn,
 }
 
-/// A policy, and its binding.
+/// The parts of a ValidatingAdmissionPolicy and its binding.
 struct Policy {
     name: String,
     action: Action,
-    place: Where,
-    about: Vec<About>,
+    place: PolicyScope,
+    about: Vec<ResourceRule>,
     /// Name and expression of each condition under which the policy evaluates a request. Namespaces and variables aren't known
     /// there.
     conditions: Vec<(&'static str, String)>,
@@ -147,7 +147,7 @@ struct Policy {
     validations: Vec<Validation>,
 }
 
-/// A validation of a policy, and the message of its denial.
+/// A validation of a policy: the expression that must hold, and the message if it does not.
 #[derive(Clone)]
 struct Validation {
     holds: String,
@@ -173,13 +173,13 @@ impl Policy {
         let about = self.about.iter().map(|about| {
             json!({
                 "apiGroups": about.groups, "apiVersions": ["*"], "resources": about.resources, "operations": about.operations,
-                "scope": if self.place == Where::Anywhere { "*" } else { "Namespaced" }
+                "scope": if self.place == PolicyScope::Anywhere { "*" } else { "Namespaced" }
             })
         });
         let selector = match self.place {
-            Where::Anywhere | Where::InNamespaces => json!({}),
-            // A policy that fails in these namespaces could stop repairs of a cluster.
-            Where::InTenants => {
+            PolicyScope::Anywhere | PolicyScope::InNamespaces => json!({}),
+            // These namespaces are left out: a policy that fails there could stop repairs of a cluster.
+            PolicyScope::InTenants => {
                 self.variables.insert(0, facts::label_variable());
                 self.validations.insert(0, facts::require_facts());
                 let mut never = vec!["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -249,7 +249,7 @@ impl Validation {
     }
 }
 
-/// Returns a variable.
+/// Returns a variable of a policy: its name and its expression.
 fn variable(name: &str, expression: impl Into<String>) -> (String, String) {
     (name.to_owned(), expression.into())
 }

@@ -6,7 +6,9 @@ use tenure_api::metadata::{MINTABLE_ACCOUNTS, TENANT_LABEL};
 use super::super::metadata;
 use super::facts::{ACCOUNT, CORDONED, HOME, OWNERS, TENANT, read_of};
 use super::limits::{NAMESPACE_ANNOTATIONS, NAMESPACE_LABELS, is_denied};
-use super::{About, FACTS_PREFIX, Policy, USER, Validation, Where, phrase, quote, variable, write_tenant_check};
+use super::{
+    FACTS_PREFIX, Policy, PolicyScope, ResourceRule, USER, Validation, phrase, quote, variable, write_tenant_check,
+};
 use super::{cordon, finalizers, namespace_metadata};
 use crate::Rule;
 use tenure_tenancy::rights::{ADOPT, EXTEND, OWN, PROVISION};
@@ -95,8 +97,8 @@ pub(super) fn make_namespace_policy(settings: &Settings) -> Policy {
     Policy {
         name: "namespaces".to_owned(),
         action: super::Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec![""],
             resources: vec!["namespaces", "namespaces/status", "namespaces/finalize"],
             operations: vec!["CREATE", "UPDATE", "DELETE"],

@@ -7,7 +7,7 @@ use tenure_api::access::GROUP;
 use tenure_api::metadata::{ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, TENANT_LABEL, TENURE_FINALIZER};
 
 use super::own_account::{by_controller, refuse};
-use super::{About, Action, FACTS_PREFIX, Policy, Validation, Where, namespace, quote, variable};
+use super::{Action, FACTS_PREFIX, Policy, PolicyScope, ResourceRule, Validation, namespace, quote, variable};
 use tenure_tenancy::rights::LOWER_POD_SECURITY;
 use tenure_tenancy::settings::Settings;
 
@@ -17,7 +17,7 @@ pub(super) const NAME: &str = "controller-namespaces";
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 
 pub(super) fn make_controller_policy(settings: &Settings) -> Policy {
-    let about = |group, resources, operations: &[&'static str]| About {
+    let about = |group, resources, operations: &[&'static str]| ResourceRule {
         groups: vec![group],
         resources,
         operations: operations.to_vec(),
@@ -25,7 +25,7 @@ pub(super) fn make_controller_policy(settings: &Settings) -> Policy {
     Policy {
         name: NAME.to_owned(),
         action: Action::Deny,
-        place: Where::Anywhere,
+        place: PolicyScope::Anywhere,
         about: vec![
             about(
                 "",

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::facts::find_label;
 use super::parameters::{add_tenant_parameters, name_home};
-use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable, write_tenant_check};
+use super::{Action, Policy, PolicyScope, ResourceRule, USER, Validation, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -17,8 +17,8 @@ pub(super) fn list(settings: &Settings) -> Vec<Value> {
     let policy = Policy {
         name: "namespace-names".to_owned(),
         action: Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec![""],
             resources: vec!["namespaces"],
             operations: vec!["CREATE"],

@@ -8,7 +8,9 @@ use super::limits::{
     BY_LABELS, EXTERNAL_IPS, HAS_DEFAULT, HOSTNAMES, PULL_POLICIES, REFUSED_TYPES, REGISTRIES, SERVICE_ANNOTATIONS,
     SERVICE_LABELS, UNCOMPARED_HOSTS, WILDCARDS, is_denied, is_fact_written, is_listed, lines,
 };
-use super::{About, Policy, Validation, Where, namespace_facts, phrase, quote, variable, write_tenant_check};
+use super::{
+    Policy, PolicyScope, ResourceRule, Validation, namespace_facts, phrase, quote, variable, write_tenant_check,
+};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -23,12 +25,13 @@ pub(super) fn list(settings: &Settings) -> Vec<Policy> {
     policies
 }
 
+/// Returns a policy for resources in tenants' namespaces, still without validations.
 fn policy(name: &str, group: &'static str, resources: Vec<&'static str>) -> Policy {
     Policy {
         name: name.to_owned(),
         action: super::Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec![group],
             resources,
             operations: WRITES.to_vec(),
@@ -47,6 +50,7 @@ fn both(write: impl Fn(&str) -> String, none: &str) -> [(String, String); 2] {
     ]
 }
 
+/// Returns the policy for the registries and pull policies of a Pod's images.
 fn images() -> Policy {
     let parts = pod::PARTS.map(|part| match part {
         "resize" => "pods/resize",
@@ -138,6 +142,7 @@ fn images() -> Policy {
     policy
 }
 
+/// Returns the policy for the classes that objects of one kind name.
 fn classes(class_use: &ClassUse) -> Policy {
     let parts = match class_use.resource {
         "pods" => vec!["pods"],
@@ -249,6 +254,7 @@ fn list_refused_annotations(settings: &Settings) -> Vec<(String, String)> {
     ]
 }
 
+/// Returns the policy for the hostnames of Ingresses.
 fn hostnames(settings: &Settings) -> Policy {
     let mut policy = policy("hostnames", "networking.k8s.io", vec!["ingresses", "ingresses/status"]);
     policy.variables.extend(list_refused_annotations(settings));
@@ -341,6 +347,7 @@ fn hostnames(settings: &Settings) -> Policy {
     policy
 }
 
+/// Returns the policy for Services.
 fn services() -> Policy {
     let mut policy = policy("services", "", vec!["services", "services/status"]);
     let kind = |object: &str| {

@@ -9,7 +9,7 @@
 use tenure_api::package::BOOTSTRAP;
 
 use super::kubernetes;
-use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
+use super::{Action, Policy, PolicyScope, ResourceRule, USER, Validation, phrase, quote, variable};
 use crate::Rule;
 use crate::package::{
     CHART_ANNOTATIONS, CHART_LABELS, CHART_MANAGERS, FREE_ANNOTATIONS, GROUP, OWNERS, PLATFORM_PREFIX, RESOURCE_POLICY,
@@ -55,10 +55,10 @@ fn has_other_owner(object: &str, path: &[&str]) -> String {
     )
 }
 
-/// The variant stays.
+/// The expression that `spec.variant` is unchanged.
 const SAME_VARIANT: &str = "variables.variant == variables.variantBefore";
 
-/// Returns the expression that a label or an annotation stays.
+/// Returns the expression that a label or an annotation is unchanged.
 fn is_same(part: &str, key: &str) -> String {
     let of = |object: &str| {
         format!(
@@ -182,8 +182,8 @@ fn of_packages(action: Action) -> Policy {
             Action::Warn => "packages-overridden".to_owned(),
         },
         action,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec![GROUP],
             resources: vec!["packages", "packages/status"],
             operations: vec!["CREATE", "UPDATE"],
@@ -288,14 +288,14 @@ fn of_sources(platform: &str, action: Action) -> Policy {
             Action::Warn => "package-sources-overridden".to_owned(),
         },
         action,
-        place: Where::Anywhere,
+        place: PolicyScope::Anywhere,
         about: vec![
-            About {
+            ResourceRule {
                 groups: vec![GROUP],
                 resources: vec!["packagesources", "packagesources/status"],
                 operations: vec!["CREATE", "UPDATE", "DELETE"],
             },
-            About {
+            ResourceRule {
                 groups: vec![SOURCE_GROUP],
                 resources: vec!["*", "*/status"],
                 operations: vec!["CREATE", "UPDATE", "DELETE"],

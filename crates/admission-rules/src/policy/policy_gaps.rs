@@ -12,7 +12,7 @@ use super::super::package::is_hidden_from_policies;
 use super::super::{Refusal, Request, Rule};
 use super::hand_edit_denials::find_place;
 
-/// A case that a rule denies and that policies leave to other components, which see more.
+/// A case that a rule denies and no policy does, since an expression can't decide it.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyGap {
     /// The rule.
@@ -146,6 +146,7 @@ pub fn list_gap_resources(bounds: &TenantBounds) -> BTreeSet<&'static str> {
     left
 }
 
+/// Checks whether a class was denied by its name and its labels.
 fn is_of_labels(_: &Request<'_>, refusal: &Refusal) -> bool {
     refusal.why.contains("nor by its labels")
 }

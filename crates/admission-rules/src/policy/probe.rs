@@ -14,7 +14,7 @@ const NAME: &str = "probe";
 /// The prefix of the probe's name.
 const ASKED: &str = "tenure-probe-";
 
-/// Returns the name of the policy and of its binding.
+/// Returns the name that the probe's policy and its binding have.
 #[must_use]
 pub fn probe_name() -> String {
     format!("{POLICY_PREFIX}{NAME}")
@@ -58,7 +58,7 @@ pub fn make_probe(platform: &str, state: &str) -> Value {
     })
 }
 
-/// Checks whether an answer is the denial of that policy.
+/// Checks whether an error message is the denial by the probe's policy for this state.
 #[must_use]
 pub fn is_probe_denial(message: &str, state: &str) -> bool {
     message.contains(&format!("ValidatingAdmissionPolicy '{}'", probe_name()))

@@ -109,6 +109,7 @@ fn about_tenant(tenant: &TenantFacts, name: &str, verbs: &[&str]) -> Value {
     })
 }
 
+/// Returns a ClusterRoleBinding of a Tenant.
 fn bind(tenant: &TenantFacts, name: String, role: &str, subjects: Vec<Value>) -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata(tenant, &name),

@@ -5,7 +5,7 @@ use tenure_api::condition::NAMESPACES_RECORDED;
 use tenure_api::metadata::HOME_NAMESPACE;
 
 use super::namespace::{is_protected, is_reserved};
-use super::{About, Policy, USER, Validation, Where, phrase, quote, variable, write_tenant_check};
+use super::{Policy, PolicyScope, ResourceRule, USER, Validation, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
 use tenure_tenancy::settings::Settings;
@@ -29,8 +29,8 @@ pub(super) fn make_tenant_policy(settings: &Settings) -> Policy {
     Policy {
         name: "tenants".to_owned(),
         action: super::Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec!["capsule.clastix.io"],
             resources: vec!["tenants", "tenants/status"],
             operations: vec!["CREATE", "UPDATE", "DELETE"],

@@ -13,14 +13,14 @@ use tenure_api::tenant::KUBERNETES_NAMES;
 
 use super::own_account::{by_controller, refuse};
 use super::parameters::{add_parameters, add_tenant_parameters, name_home, namespace_kind};
-use super::{About, Action, Policy, Where, quote, variable};
+use super::{Action, Policy, PolicyScope, ResourceRule, quote, variable};
 
 /// Names of the policies, without the common prefix.
 pub(super) const NAMES: [&str; 3] = [SUBJECTS, MEMBERSHIP, RECORDS];
 const SUBJECTS: &str = "controller-subjects";
 const MEMBERSHIP: &str = "controller-membership";
 const RECORDS: &str = "controller-records";
-/// The Tenant that the request is about is another one.
+/// The expression that the Tenant in `params` is not the one of the request.
 const IS_OTHER: &str = "params.metadata.name != variables.tenant";
 
 /// Returns the policies, each with its binding.
@@ -71,8 +71,8 @@ fn subjects(platform: &str) -> Policy {
     Policy {
         name: SUBJECTS.to_owned(),
         action: Action::Deny,
-        place: Where::InNamespaces,
-        about: vec![About {
+        place: PolicyScope::InNamespaces,
+        about: vec![ResourceRule {
             groups: vec!["rbac.authorization.k8s.io"],
             resources: vec!["rolebindings"],
             operations: vec!["CREATE", "UPDATE"],
@@ -111,8 +111,8 @@ fn membership(platform: &str) -> Policy {
     Policy {
         name: MEMBERSHIP.to_owned(),
         action: Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec![""],
             resources: vec!["namespaces"],
             operations: vec!["CREATE", "DELETE"],
@@ -151,8 +151,8 @@ fn records(platform: &str) -> Policy {
     Policy {
         name: RECORDS.to_owned(),
         action: Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec!["capsule.clastix.io"],
             resources: vec!["tenants/status"],
             operations: vec!["CREATE", "UPDATE"],

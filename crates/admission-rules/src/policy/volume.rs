@@ -8,7 +8,8 @@ use tenure_api::metadata::TENANT_LABEL;
 
 use super::super::volume::{NAME, NAME_FIELD, SELECTOR};
 use super::{
-    About, Action, Policy, Validation, Where, kubernetes, namespace_facts, phrase, quote, variable, write_tenant_check,
+    Action, Policy, PolicyScope, ResourceRule, Validation, kubernetes, namespace_facts, phrase, quote, variable,
+    write_tenant_check,
 };
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
@@ -17,7 +18,7 @@ pub(super) fn make_claim_policy(platform: &str) -> Policy {
     let mut variables = namespace_facts();
     for (name, field) in [("named", NAME), ("selector", SELECTOR)] {
         let read = |object: &str| format!("{object}.?spec.?{field}");
-        // An existing value stays allowed.
+        // A value that the stored claim already has stays allowed.
         variables.push(variable(
             name,
             format!(
@@ -45,8 +46,8 @@ pub(super) fn make_claim_policy(platform: &str) -> Policy {
     Policy {
         name: "persistent-volumes".to_owned(),
         action: Action::Deny,
-        place: Where::InTenants,
-        about: vec![About {
+        place: PolicyScope::InTenants,
+        about: vec![ResourceRule {
             groups: vec![""],
             resources: vec!["persistentvolumeclaims"],
             operations: vec!["CREATE", "UPDATE"],
@@ -110,8 +111,8 @@ pub(super) fn make_volume_policy(platform: &str) -> Policy {
     Policy {
         name: "given-volumes".to_owned(),
         action: Action::Deny,
-        place: Where::Anywhere,
-        about: vec![About {
+        place: PolicyScope::Anywhere,
+        about: vec![ResourceRule {
             groups: vec![""],
             resources: vec!["persistentvolumes"],
             operations: vec!["CREATE", "UPDATE"],

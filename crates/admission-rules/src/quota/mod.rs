@@ -18,7 +18,7 @@ pub use reservations::QuotaLedger;
 use super::ledger::KEPT;
 use super::{Refusal, Rule};
 use tenure_tenancy::facts::FactIndex;
-use tenure_tenancy::quotas::{QuotaItem, Usages, Used, name_content};
+use tenure_tenancy::quotas::{QuotaItem, QuotaUse, Usages, name_content};
 
 /// The advice if no capacity is left.
 const REMEDY: &str =
@@ -31,17 +31,17 @@ const COARSE: u32 = 5;
 pub struct QuotaClaim {
     /// The Tenant's name.
     pub tenant: String,
-    /// Its uid.
+    /// The uid of the Tenant.
     pub tenant_uid: String,
     /// The namespace.
     pub namespace: String,
     /// The object, `pods/web-1`. Empty until its name is generated.
     pub object: String,
-    /// The amounts by which its use grows.
+    /// The amount of the object in each resource that a quota limits, before and after the request.
     pub amounts: Vec<QuotaAmount>,
 }
 
-/// The amount of an object in one resource of one quota.
+/// How much one object uses of one resource of a quota, before and after a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaAmount {
     /// The item of the Tenant's `resourceQuotas`.
@@ -55,17 +55,17 @@ pub struct QuotaAmount {
 }
 
 impl QuotaAmount {
-    /// Returns the key in the ledger.
+    /// Returns the key of the amount in the ledger: the index of the quota, and the resource.
     fn key(&self) -> String {
         format!("{}/{}", self.quota.index, self.resource)
     }
 }
 
-/// The counted use of a Tenant's namespaces for a claim: by namespace, in the order of its amounts.
+/// The counted use of a Tenant's namespaces: for each amount of a claim, in its order, the use by namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums(Vec<BTreeMap<String, Quantity>>);
 
-/// Returns the counted use for a claim.
+/// Returns the counted use of all namespaces of the claim's Tenant.
 ///
 /// # Errors
 /// Kubernetes must count first. Namespaces that claim the Tenant and that it hasn't recorded don't count, and no counted object is created there.
@@ -80,10 +80,10 @@ pub fn add_up(facts: &FactIndex, usages: &Usages, claim: &QuotaClaim) -> Result<
             let (tenant_name, uid) = (claim.tenant.as_str(), claim.tenant_uid.as_str());
             let is_ending = namespace.deleting;
             match usages.find(name, (tenant_name, uid), &amount.quota, &amount.resource, is_ending) {
-                Used::Counted(counted) => {
+                QuotaUse::Counted(counted) => {
                     used.insert(name.to_owned(), counted);
                 }
-                Used::Uncounted => {
+                QuotaUse::Uncounted => {
                     if name == claim.namespace || tenant.is_some_and(|tenant| tenant.has_recorded(namespace)) {
                         return Err(claim.refuse_uncounted(amount, name));
                     }

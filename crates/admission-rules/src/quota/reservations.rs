@@ -26,34 +26,36 @@ const LARGEST: usize = 96 << 10;
 /// The reservations of one Tenant, by namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct QuotaLedger(BTreeMap<String, Page>);
+pub struct QuotaLedger(BTreeMap<String, NamespaceReservations>);
 
 /// The reservations in one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Page {
+struct NamespaceReservations {
     /// The greatest possible use of each resource with a reservation.
     most: BTreeMap<String, Amount>,
-    objects: BTreeMap<String, Kept>,
+    objects: BTreeMap<String, ReservedObject>,
 }
 
-/// A reserved object.
+/// The reservation of one object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Kept {
+struct ReservedObject {
     /// The end, in milliseconds since 1970.
     until: u64,
     grows: BTreeMap<String, Growth>,
 }
 
-/// The amounts from which and to which it may have grown.
+/// The amount of an object in one resource: at its first admission, and the greatest one since.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Growth(Amount, Amount);
 
 impl Growth {
+    /// Returns the difference between both amounts.
     fn by(self) -> Quantity {
         self.1.0.minus(self.0.0)
     }
 }
 
+/// A quantity that is serialised in its canonical form.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Amount(Quantity);
 
@@ -71,7 +73,7 @@ impl<'de> Deserialize<'de> for Amount {
 }
 
 /// The use of one resource in a namespace.
-struct Use {
+struct NamespaceUse {
     /// The greatest possible use, without the object in question.
     most: Quantity,
     /// The counted use.
@@ -86,7 +88,7 @@ impl QuotaLedger {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// Checks whether capacity is left. `now` is in milliseconds since 1970.
+    /// Checks whether the quotas have capacity for the claim. `now` is in milliseconds since 1970.
     ///
     /// # Errors
     /// No capacity is left.
@@ -107,7 +109,7 @@ impl QuotaLedger {
         let enough = until.saturating_sub(count_milliseconds(coarse(kept)));
         let page = self.0.get(&claim.namespace);
         let known = page.and_then(|page| page.objects.get(&claim.object));
-        let is_as_before = |known: &Kept| {
+        let is_as_before = |known: &ReservedObject| {
             let mut all = found.iter();
             known.until >= enough && all.all(|(key, growth, _)| known.grows.get(key) == Some(growth))
         };
@@ -135,7 +137,8 @@ impl QuotaLedger {
         Ok(())
     }
 
-    /// Returns the growth of the object, and the greatest possible use of its namespace with it.
+    /// Returns each growing amount of the claim: its key, the growth, and the greatest possible use of the namespace
+    /// with this growth.
     fn find_room(
         &mut self,
         claim: &QuotaClaim,
@@ -153,7 +156,7 @@ impl QuotaLedger {
             let (mut used, mut seen) = (Quantity::zero(), Quantity::zero());
             let mut own = Quantity::zero();
             let mut names: Vec<&String> = counted.keys().collect();
-            // Namespaces that this process has not seen yet.
+            // Namespaces with reservations that this process has not counted yet.
             names.extend(self.0.keys().filter(|name| !counted.contains_key(*name)));
             for name in names {
                 let object = (*name == claim.namespace).then_some(claim.object.as_str());
@@ -185,7 +188,7 @@ impl QuotaLedger {
     }
 
     /// Returns the use of a namespace, without the growth of the object.
-    fn find_use(&self, namespace: &str, object: Option<&str>, key: &str, counted: Option<Quantity>) -> Use {
+    fn find_use(&self, namespace: &str, object: Option<&str>, key: &str, counted: Option<Quantity>) -> NamespaceUse {
         let counted = counted.unwrap_or_else(Quantity::zero);
         let (mut others, mut own, mut is_kept) = (Quantity::zero(), Quantity::zero(), false);
         let page = self.0.get(namespace);
@@ -200,13 +203,13 @@ impl QuotaLedger {
         }
         let most = page.and_then(|page| page.most.get(key)).filter(|_| is_kept);
         let Some(Amount(most)) = most else {
-            return Use { most: counted, counted };
+            return NamespaceUse { most: counted, counted };
         };
         let (most, all) = (most.minus(own), counted.plus(others));
         let most = if most < all { most } else { all };
         // Objects that bypassed admission have been counted, too.
         let least = counted.minus(own);
-        Use {
+        NamespaceUse {
             most: if least > most { least } else { most },
             counted,
         }

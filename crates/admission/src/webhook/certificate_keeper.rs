@@ -22,14 +22,14 @@ use super::certificates::{CertificateError, StoredCertificate};
 use super::shared_objects::write_if_unchanged;
 use super::tls::{ClientVerifier, make_acceptor};
 
-/// The pause between two looks: other processes renew the certificate, too.
+/// The pause between two reads of the Secret, since other processes renew the certificate, too.
 const LOOK: Duration = Duration::from_secs(60);
 /// The pause before the next attempt while no certificate is available.
 const EAGER: Duration = Duration::from_secs(2);
-/// The greatest number of steps and lost races in one look.
+/// The greatest number of steps and lost races in one check of the Secret.
 const STEPS: usize = 16;
 
-/// The reason why a look failed.
+/// The reason why the Secret could not be checked, or its certificate not renewed.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateKeeperError {
     /// The API server refuses or doesn't answer.
@@ -43,7 +43,7 @@ pub enum CertificateKeeperError {
     Contested,
 }
 
-/// The place and the names of a certificate.
+/// The Secret that stores a certificate, and the names that the certificate covers.
 #[derive(Clone, Debug)]
 pub struct CertificatePlace {
     /// The name of the Secret in the platform's namespace.
@@ -85,6 +85,7 @@ pub struct CertificateKeeper {
     problem: watch::Sender<String>,
 }
 
+/// The stored certificate, and the last reported authorities and problem.
 #[derive(Default)]
 struct State {
     kept: Option<StoredCertificate>,
@@ -110,7 +111,7 @@ impl CertificateKeeper {
         Self::with_clock(client, place, gate, Arc::new(Timestamp::now))
     }
 
-    /// Returns such a keeper with another clock.
+    /// Returns a keeper that reads the time from this clock.
     #[must_use]
     pub fn with_clock(
         client: Client,

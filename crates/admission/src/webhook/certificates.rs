@@ -106,6 +106,7 @@ impl StoredCertificate {
         self.authorities.iter().map(write_pem).collect()
     }
 
+    /// Returns the facts from which `certificate_renewal` decides about a new authority or certificate.
     pub(super) fn describe(&self, names: &[String], is_published: bool) -> Snapshot {
         let authorities = self.authorities.iter().filter_map(read_validity).collect();
         let serving = self.serving.as_ref().and_then(|(certificate, _)| {

@@ -82,7 +82,7 @@ const KINDS: [(&str, &str, &str, &str); 13] = [
     ),
 ];
 
-/// A right in a question.
+/// A question whether the sender of a request, or a ServiceAccount, has a right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RightQuery {
     pub(super) verb: String,
@@ -110,7 +110,7 @@ impl From<&Question<'_>> for RightQuery {
     }
 }
 
-/// An object in a question.
+/// The key of an object that a decision reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ObjectKey {
     pub(super) group: String,
@@ -226,7 +226,7 @@ impl ClusterQueries for QueryAnswers {
     }
 }
 
-/// Asks the API server with the controller's identity.
+/// Sends the questions of decisions to the API server, and remembers answers about rights for a short time.
 pub(super) struct QueryClient {
     client: Client,
     memory: Mutex<HashMap<String, (Instant, bool)>>,
@@ -284,12 +284,14 @@ impl QueryClient {
         Ok(is_allowed)
     }
 
+    /// Returns a remembered answer, unless it is too old.
     fn recall(&self, key: &str) -> Option<bool> {
         let memory = self.memory.lock();
         let (since, is_allowed) = memory.get(key)?;
         (since.elapsed() < FRESH).then_some(*is_allowed)
     }
 
+    /// Stores an answer.
     fn remember(&self, key: String, is_allowed: bool) {
         if key.len() > LONGEST_KEY {
             return;

@@ -28,7 +28,7 @@ use super::certificate_keeper::CertificateKeeper;
 const MANAGER: &str = "tenure-webhook";
 /// The reporter of events.
 const REPORTER: &str = "tenure-controller";
-/// The pause between two looks: the normal one and the longest one.
+/// The shortest pause between two checks of the configurations, and the longest one.
 const BETWEEN: Duration = Duration::from_millis(100);
 const AT_THE_LATEST: Duration = Duration::from_secs(30);
 /// The greatest number of names in one message.
@@ -113,7 +113,7 @@ impl ConfigurationKeeper {
         let mut bundle = self.trust.bundle();
         let mut problems = self.trust.problem();
         let (mut reported_problem, mut history) = (String::new(), EventHistory::default());
-        let mut books = [Book::default(), Book::default()];
+        let mut books = [ConfigurationMemory::default(), ConfigurationMemory::default()];
         loop {
             let authorities = bundle.borrow_and_update().clone();
             if !authorities.is_empty() {
@@ -168,7 +168,7 @@ impl ConfigurationKeeper {
     async fn check_configurations(
         &self,
         authorities: &str,
-        books: &mut [Book; 2],
+        books: &mut [ConfigurationMemory; 2],
     ) -> Result<Option<PartState>, ClusterError> {
         let has_policies = self.has_policies().await?;
         let wanted = self.describe(authorities, has_policies);
@@ -298,9 +298,9 @@ fn describe_object(object: &Value, kind: &str) -> Value {
     })
 }
 
-/// The remembered state of one configuration.
+/// The state of one configuration at the previous checks.
 #[derive(Default)]
-struct Book {
+struct ConfigurationMemory {
     history: EventHistory,
     /// True if the configuration had the required form at some time since this process began.
     was_kept: bool,

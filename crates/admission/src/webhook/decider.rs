@@ -130,15 +130,15 @@ impl ReviewDecider {
         // Capacity that other claims share is checked after all other rules.
         let (decision, wanted) = match decision {
             Decision::Allow { ref changes, .. } if phase == Phase::Validating && changes.is_empty() => {
-                let wanted = effort.work(|| Wanted::reckon(&facts, &request)).await;
+                let wanted = effort.work(|| PendingClaims::reckon(&facts, &request)).await;
                 match wanted {
                     Ok(wanted) => (decision, wanted),
-                    Err(refusal) => (Decision::Deny(refusal), Wanted::default()),
+                    Err(refusal) => (Decision::Deny(refusal), PendingClaims::default()),
                 }
             }
-            Decision::Allow { .. } | Decision::Deny(_) => (decision, Wanted::default()),
+            Decision::Allow { .. } | Decision::Deny(_) => (decision, PendingClaims::default()),
         };
-        let is_plain = wanted == Wanted::default()
+        let is_plain = wanted == PendingClaims::default()
             && matches!(&decision, Decision::Allow { changes, warnings, claim: None } if changes.is_empty() && warnings.is_empty());
         if !is_plain && !is_proven && !self.may_do_it(&request, user).await? {
             return Ok(Verdict::forbid(format!(
@@ -293,14 +293,15 @@ impl ReviewDecider {
     }
 }
 
-/// The claims of a request on capacity or on hosts that others may have.
+/// The hosts and the quota capacity that a request needs, before they are reserved.
 #[derive(Debug, Default, PartialEq)]
-struct Wanted {
+struct PendingClaims {
     hosts: Option<HostClaim>,
     counted: Option<QuotaClaim>,
 }
 
-impl Wanted {
+impl PendingClaims {
+    /// Returns the hosts and the quota capacity that a request needs.
     fn reckon(facts: &FactIndex, request: &Request<'_>) -> Result<Self, Refusal> {
         Ok(Self {
             hosts: collision::claim_hosts(facts, request)?,
@@ -309,7 +310,7 @@ impl Wanted {
     }
 }
 
-/// Returns the reservation for an admitted object.
+/// Returns how long an admitted object reserves capacity: not at all for a dry run, and shorter for an unproven sender.
 fn choose_keep(request: &Request<'_>, is_proven: bool) -> ReservationKind {
     match is_proven {
         _ if request.is_dry_run => ReservationKind::Nothing,
@@ -348,6 +349,7 @@ fn list_namespaces<'a>(request: &Request<'a>) -> Vec<&'a str> {
     all
 }
 
+/// Returns the answer to a review from the decision.
 fn answer(phase: Phase, request: &Request<'_>, decision: Decision) -> Verdict {
     let (changes, warnings) = match decision {
         Decision::Deny(refusal) => return Verdict::forbid(refusal.to_string()),

@@ -36,16 +36,16 @@ pub enum Unknown {
     Old(&'static str, u64),
 }
 
-/// The four watches.
+/// The four watched kinds.
 #[derive(Clone, Copy, Debug)]
-enum Followed {
+enum WatchedKind {
     Tenants,
     Namespaces,
     Quotas,
     Ingresses,
 }
 
-impl Followed {
+impl WatchedKind {
     fn plural(self) -> &'static str {
         match self {
             Self::Tenants => "Tenants",
@@ -81,7 +81,7 @@ impl Followed {
     }
 }
 
-/// The health of a watch.
+/// The health of a watch: whether it has reported all objects, and since when it is broken.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Health {
     pub(super) is_synced: bool,
@@ -107,7 +107,7 @@ impl Health {
         }
     }
 
-    fn check(self, followed: Followed) -> Result<(), Unknown> {
+    fn check(self, followed: WatchedKind) -> Result<(), Unknown> {
         if !self.is_synced {
             return Err(Unknown::Unseen(followed.plural()));
         }
@@ -119,6 +119,7 @@ impl Health {
     }
 }
 
+/// The facts from the four watches, and the health of each watch.
 #[derive(Debug)]
 struct State {
     /// The facts, changed object by object. A review that still uses an earlier version keeps it, and the next
@@ -142,7 +143,7 @@ pub struct KnownFacts {
 }
 
 impl KnownFacts {
-    /// Returns a value without any facts.
+    /// Returns facts without any Tenant or namespace.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -166,8 +167,8 @@ impl KnownFacts {
     /// [`Unknown`].
     pub fn known(&self) -> Result<Arc<FactIndex>, Unknown> {
         let state = self.state.read();
-        state.namespaces.check(Followed::Namespaces)?;
-        state.tenants.check(Followed::Tenants)?;
+        state.namespaces.check(WatchedKind::Namespaces)?;
+        state.tenants.check(WatchedKind::Tenants)?;
         Ok(Arc::clone(&state.facts))
     }
 
@@ -179,9 +180,9 @@ impl KnownFacts {
     pub fn check_start(&self) -> Result<(), Unknown> {
         self.known()?;
         let state = self.state.read();
-        state.quotas.check_start(Followed::Quotas.plural())?;
+        state.quotas.check_start(WatchedKind::Quotas.plural())?;
         if state.facts.needs_ingresses() {
-            state.ingresses_health.check_start(Followed::Ingresses.plural())?;
+            state.ingresses_health.check_start(WatchedKind::Ingresses.plural())?;
         }
         drop(state);
         self.mentions.check_start()
@@ -193,7 +194,7 @@ impl KnownFacts {
     /// [`Unknown`].
     pub(super) fn add_up(&self, facts: &FactIndex, claim: &QuotaClaim) -> Result<Result<Sums, Refusal>, Unknown> {
         let state = self.state.read();
-        state.quotas.check(Followed::Quotas)?;
+        state.quotas.check(WatchedKind::Quotas)?;
         Ok(quota::add_up(facts, &state.usages, claim))
     }
 
@@ -203,7 +204,7 @@ impl KnownFacts {
     /// [`Unknown`].
     pub(super) fn collide(&self, facts: &FactIndex, claim: &HostClaim) -> Result<Result<(), Refusal>, Unknown> {
         let state = self.state.read();
-        state.ingresses_health.check(Followed::Ingresses)?;
+        state.ingresses_health.check(WatchedKind::Ingresses)?;
         Ok(collision::check(facts, &state.ingresses, claim))
     }
 
@@ -216,9 +217,9 @@ impl KnownFacts {
     /// the client.
     pub async fn follow(&self, client: Client) {
         futures::future::join5(
-            self.follow_one(&client, Followed::Namespaces),
-            self.follow_one(&client, Followed::Tenants),
-            self.follow_one(&client, Followed::Quotas),
+            self.follow_one(&client, WatchedKind::Namespaces),
+            self.follow_one(&client, WatchedKind::Tenants),
+            self.follow_one(&client, WatchedKind::Quotas),
             self.follow_while_needed(&client),
             self.mentions.follow(&client),
         )
@@ -230,7 +231,7 @@ impl KnownFacts {
         let mut needed = self.state.read().needs_ingresses.subscribe();
         while needed.wait_for(|needed| *needed).await.is_ok() {
             tokio::select! {
-                () = self.follow_one(client, Followed::Ingresses) => {}
+                () = self.follow_one(client, WatchedKind::Ingresses) => {}
                 _no_more = needed.wait_for(|needed| !*needed) => {}
             }
             let mut state = self.state.write();
@@ -239,7 +240,7 @@ impl KnownFacts {
         }
     }
 
-    async fn follow_one(&self, client: &Client, followed: Followed) {
+    async fn follow_one(&self, client: &Client, followed: WatchedKind) {
         let (api_version, kind) = followed.kind();
         let mut is_logged = false;
         let resource = loop {
@@ -258,14 +259,14 @@ impl KnownFacts {
         match watch(client, &resource, None, followed.labels().as_deref(), sink).await {}
     }
 
-    fn apply_event(&self, followed: Followed, event: WatchEvent) {
+    fn apply_event(&self, followed: WatchedKind, event: WatchEvent) {
         match event {
-            WatchEvent::Changed(seen) if matches!(followed, Followed::Quotas) => {
+            WatchEvent::Changed(seen) if matches!(followed, WatchedKind::Quotas) => {
                 let quota = seen.read::<Value>().ok();
                 let usages = &mut self.state.write().usages;
                 usages.set_quota(&seen.namespace, &seen.name, quota.as_ref());
             }
-            WatchEvent::Changed(seen) if matches!(followed, Followed::Ingresses) => {
+            WatchEvent::Changed(seen) if matches!(followed, WatchedKind::Ingresses) => {
                 // For an unreadable Ingress, the last readable state is kept.
                 if let Ok(ingress) = seen.read::<Value>() {
                     let pairs = IngressRoutes::read(&ingress);
@@ -279,16 +280,16 @@ impl KnownFacts {
                 self.change(change);
             }
             WatchEvent::Deleted { namespace, name, .. } => match followed {
-                Followed::Tenants => self.change(Change::TenantGone(name)),
-                Followed::Namespaces => {
+                WatchedKind::Tenants => self.change(Change::TenantGone(name)),
+                WatchedKind::Namespaces => {
                     let mut state = self.state.write();
                     state.usages.forget_namespace(&name);
                     state.ingresses.forget_namespace(&name);
                     drop(state);
                     self.change(Change::NamespaceGone(name));
                 }
-                Followed::Quotas => self.state.write().usages.set_quota(&namespace, &name, None),
-                Followed::Ingresses => self.state.write().ingresses.set_ingress(&namespace, &name, None),
+                WatchedKind::Quotas => self.state.write().usages.set_quota(&namespace, &name, None),
+                WatchedKind::Ingresses => self.state.write().ingresses.set_ingress(&namespace, &name, None),
             },
             WatchEvent::Synced { .. } => self.set_health(followed, |health| {
                 health.is_synced = true;
@@ -305,6 +306,7 @@ impl KnownFacts {
         }
     }
 
+    /// Applies a change to the facts.
     fn change(&self, change: Change) {
         let mut state = self.state.write();
         change.make(Arc::make_mut(&mut state.facts));
@@ -314,24 +316,24 @@ impl KnownFacts {
             .send_if_modified(|needed| std::mem::replace(needed, needs) != needs);
     }
 
-    fn set_broken(&self, followed: Followed) {
+    fn set_broken(&self, followed: WatchedKind) {
         self.set_health(followed, |health| {
             health.broken_since.get_or_insert_with(Instant::now);
         });
     }
 
-    fn set_health(&self, followed: Followed, set: impl FnOnce(&mut Health)) {
+    fn set_health(&self, followed: WatchedKind, set: impl FnOnce(&mut Health)) {
         let mut state = self.state.write();
         set(match followed {
-            Followed::Tenants => &mut state.tenants,
-            Followed::Namespaces => &mut state.namespaces,
-            Followed::Quotas => &mut state.quotas,
-            Followed::Ingresses => &mut state.ingresses_health,
+            WatchedKind::Tenants => &mut state.tenants,
+            WatchedKind::Namespaces => &mut state.namespaces,
+            WatchedKind::Quotas => &mut state.quotas,
+            WatchedKind::Ingresses => &mut state.ingresses_health,
         });
     }
 }
 
-/// The current state of one object.
+/// The current state of a Tenant or namespace, or its removal.
 pub(super) enum Change {
     Tenant(TenantFacts),
     TenantGone(String),
@@ -340,6 +342,7 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// Applies the change to an index.
     pub(super) fn make(self, facts: &mut FactIndex) {
         match self {
             Self::Tenant(tenant) => facts.set_tenant(tenant),
@@ -350,18 +353,18 @@ impl Change {
     }
 }
 
-/// The facts that an object's metadata alone contains.
+/// An object of which only the metadata is read.
 #[derive(serde::Deserialize)]
 struct Head {
     #[serde(default)]
     metadata: ObjectMeta,
 }
 
-fn read_change(followed: Followed, seen: &RawObject) -> Change {
+fn read_change(followed: WatchedKind, seen: &RawObject) -> Change {
     let head = || seen.read::<Head>().map(|head| head.metadata).unwrap_or_default();
     match followed {
         // An unreadable Tenant exists, but has no owners.
-        Followed::Tenants => Change::Tenant(seen.read::<Tenant>().map_or_else(
+        WatchedKind::Tenants => Change::Tenant(seen.read::<Tenant>().map_or_else(
             |_| TenantFacts {
                 name: seen.name.clone(),
                 uid: head().uid.unwrap_or_default(),
@@ -369,7 +372,7 @@ fn read_change(followed: Followed, seen: &RawObject) -> Change {
             },
             |tenant| TenantFacts::from(&tenant),
         )),
-        Followed::Namespaces | Followed::Quotas | Followed::Ingresses => {
+        WatchedKind::Namespaces | WatchedKind::Quotas | WatchedKind::Ingresses => {
             let mut facts = NamespaceFacts::from(&head());
             facts.name.clone_from(&seen.name);
             Change::Namespace(facts)

@@ -14,7 +14,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tenure_admission_rules::Refusal;
-use tenure_admission_rules::{Claim, HostClaim, HostLedger, HostPart, Ledger, QuotaClaim, QuotaLedger, Sums};
+use tenure_admission_rules::{
+    HostClaim, HostLedger, HostPart, NamespaceClaim, NamespaceLedger, QuotaClaim, QuotaLedger, Sums,
+};
 use tenure_api::admission_webhooks::{
     HOST_LEDGER_ANNOTATION, HOST_LEDGER_PREFIX, LEDGER_ANNOTATION, LEDGER_PREFIX, QUOTA_LEDGER_ANNOTATION,
 };
@@ -27,7 +29,7 @@ use super::shared_objects::write_if_unchanged;
 /// The greatest number of attempts after a lost race. Within one process no race occurs.
 const TRIES: usize = 16;
 
-/// The reservation that a claim leaves behind.
+/// Whether an admitted claim is reserved, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReservationKind {
     /// No reservation: the caller only asks whether capacity is left.
@@ -58,9 +60,9 @@ impl ReservationKind {
     }
 }
 
-/// The place of a ledger.
+/// The Lease that stores a ledger: its name, the annotation with the ledger, and its owner.
 #[derive(Clone, Debug)]
-struct Of<'a> {
+struct LedgerLease<'a> {
     /// The name of the Lease.
     name: String,
     annotation: &'static str,
@@ -68,7 +70,8 @@ struct Of<'a> {
     owner: Option<(&'a str, &'a str)>,
 }
 
-impl<'a> Of<'a> {
+impl<'a> LedgerLease<'a> {
+    /// Returns the Lease of a Tenant, for one of its ledgers.
     fn tenant(tenant: &'a str, uid: &'a str, annotation: &'static str) -> Self {
         Self {
             name: format!("{LEDGER_PREFIX}{uid}"),
@@ -77,6 +80,7 @@ impl<'a> Of<'a> {
         }
     }
 
+    /// Returns the Lease with the ledger for a part of a claim on hosts.
     fn part(part: &HostPart<'a>) -> Self {
         let annotation = HOST_LEDGER_ANNOTATION;
         match part.shared {
@@ -118,13 +122,13 @@ impl Ledgers {
     /// Claims a namespace for a Tenant, or denies it because no capacity is left.
     pub(super) async fn claim(
         &self,
-        claim: &Claim,
+        claim: &NamespaceClaim,
         has_been_seen: impl Fn(&str) -> bool,
         keep: ReservationKind,
     ) -> Result<Result<(), Refusal>, Unanswered> {
-        let of = Of::tenant(&claim.tenant, &claim.tenant_uid, LEDGER_ANNOTATION);
+        let of = LedgerLease::tenant(&claim.tenant, &claim.tenant_uid, LEDGER_ANNOTATION);
         self.write_down(&of, |text, now| {
-            Ok(keep.settle(Ledger::read(text), |ledger, time| match time {
+            Ok(keep.settle(NamespaceLedger::read(text), |ledger, time| match time {
                 None => ledger.check(claim, &has_been_seen, now),
                 Some(time) => ledger.claim(claim, &has_been_seen, now, time),
             }))
@@ -140,7 +144,7 @@ impl Ledgers {
         add_up: impl Fn() -> Result<Result<Sums, Refusal>, Unanswered>,
         keep: ReservationKind,
     ) -> Result<Result<(), Refusal>, Unanswered> {
-        let of = Of::tenant(&claim.tenant, &claim.tenant_uid, QUOTA_LEDGER_ANNOTATION);
+        let of = LedgerLease::tenant(&claim.tenant, &claim.tenant_uid, QUOTA_LEDGER_ANNOTATION);
         self.write_down(&of, |text, now| {
             let sums = match add_up()? {
                 Ok(sums) => sums,
@@ -168,7 +172,7 @@ impl Ledgers {
             .wait_for_turn(&format!("{HOST_LEDGER_PREFIX}of-{}", claim.tenant_uid))
             .await;
         for part in claim.parts() {
-            let of = Of::part(&part);
+            let of = LedgerLease::part(&part);
             let claimed = self.write_down(&of, |text, now| {
                 if let Err(refusal) = collide()? {
                     return Ok((Err(refusal), None));
@@ -189,7 +193,7 @@ impl Ledgers {
     /// the ledger in between.
     async fn write_down(
         &self,
-        of: &Of<'_>,
+        of: &LedgerLease<'_>,
         judge: impl Fn(&str, u64) -> Result<Judged, Unanswered>,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let resource = self.client.resource("coordination.k8s.io/v1", "Lease").await?;
@@ -228,7 +232,7 @@ impl Ledgers {
         &self,
         resource: &Resource,
         found: Option<&Value>,
-        of: &Of<'_>,
+        of: &LedgerLease<'_>,
         text: &str,
     ) -> Result<bool, ClusterError> {
         let annotations = json!({ (of.annotation): text });
@@ -250,6 +254,7 @@ impl Ledgers {
     }
 }
 
+/// Returns the text of a ledger in a Lease. Empty if the Lease has none.
 fn read<'a>(lease: &'a Value, annotation: &str) -> &'a str {
     let annotations = lease.pointer("/metadata/annotations");
     let kept = annotations.and_then(|annotations| annotations.get(annotation));

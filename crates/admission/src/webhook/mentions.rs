@@ -21,6 +21,7 @@ const UNSERVED: Duration = Duration::from_secs(30);
 /// The pause after a failure of discovery.
 const FAILED: Duration = Duration::from_secs(1);
 
+/// The index of mentions, and the health of the watch of each kind.
 #[derive(Debug, Default)]
 struct State {
     index: MentionIndex,

@@ -9,6 +9,7 @@ pub(super) fn write_patch(old: &Value, new: &Value) -> Vec<Value> {
     operations
 }
 
+/// Adds the operations that change `old` into `new` at a path.
 fn compare(old: &Value, new: &Value, path: &str, operations: &mut Vec<Value>) {
     if old == new {
         return;

@@ -9,7 +9,7 @@ pub const API_VERSION: &str = "admission.k8s.io/v1";
 /// The longest uid that is sent back. Real ones have 36 characters.
 const LONGEST_UID: usize = 128;
 
-/// The phase of a review.
+/// The admission phase in which the API server sends a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The object can still be changed.
@@ -73,6 +73,7 @@ pub fn read_review(body: &[u8]) -> Result<Review, ReviewError> {
     })
 }
 
+/// Returns the beginning of a text for a message.
 fn clip(text: &str) -> String {
     text.chars().take(LONGEST_UID).collect()
 }

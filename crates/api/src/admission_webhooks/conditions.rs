@@ -17,6 +17,7 @@ use crate::metadata::{
 use crate::package::SUPPLY_NAME;
 
 impl Topic {
+    /// Returns the match conditions of the topic's webhook for these users.
     pub(super) fn conditions(self, audience: Audience) -> Value {
         let exempt = self.write_exempt();
         let repairs = write_may("adopt");
@@ -83,6 +84,7 @@ impl Topic {
         }
     }
 
+    /// Returns the name and the expression of the topic's own match condition, if it has one.
     fn condition(self, audience: Audience) -> Option<(&'static str, String)> {
         let provisions = write_may("provision");
         let flux = FLUX_GROUPS.map(|group| format!("'{group}'")).join(", ");

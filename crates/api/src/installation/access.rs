@@ -6,13 +6,13 @@ use super::{ControllerChoice, controller_cluster_role_binding_to, controller_rol
 use crate::access::{GROUP, TARGETS};
 use crate::metadata::PLATFORM_NAMESPACE;
 
-/// The ClusterRole, and its binding.
+/// The name of the controllers' ClusterRole for access, and of its binding.
 const ACCESS_ROLE: &str = "tenure-access";
-/// The Role in the platform namespace, and its binding.
+/// The name of the controllers' Role for access in the platform namespace, and of its binding.
 const RECORDS_ROLE: &str = "tenure-access-records";
 
-/// Returns the rights. Objects that count only in the platform namespace are seen only there. Empty if no
-/// controller of access runs.
+/// Returns the roles of the controllers for access, and their bindings. Objects that count only in the platform
+/// namespace are seen only there. The roles are empty if no controller of access runs.
 pub(super) fn list_rights(choice: &ControllerChoice) -> [Value; 4] {
     let seen = json!(["get", "list", "watch"]);
     let (mut everywhere, mut in_platform) = (Vec::new(), Vec::new());

@@ -53,6 +53,7 @@ pub(crate) struct ControllerChoice {
     kinds: Vec<ChosenKind>,
 }
 
+/// A kind that Tenure defines, and whether it is reconciled or at least watched.
 struct ChosenKind {
     group: String,
     plural: String,

@@ -10,6 +10,7 @@ use crate::value::{Text, Value};
 const TWO_63: f64 = 9_223_372_036_854_775_808.0;
 const TWO_64: f64 = 18_446_744_073_709_551_616.0;
 
+/// Calls a function of this module by its name.
 pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     let [value] = arguments else {
         return Err(Failure::no_such_overload());

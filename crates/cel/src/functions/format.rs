@@ -7,7 +7,7 @@ use crate::meter::Meter;
 use crate::time;
 use crate::value::{Key, Map, Value};
 
-/// A place for a value.
+/// A placeholder for a value in a format, such as `%d`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Clause {
     Text,
@@ -121,6 +121,7 @@ impl Clause {
     }
 }
 
+/// Implements `format`: fills the placeholders of a format with the values of a list.
 pub(crate) fn call<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let [Value::String(format), Value::List(values)] = arguments else {
         return Err(Failure::no_such_overload());

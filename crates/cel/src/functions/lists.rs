@@ -43,6 +43,7 @@ pub(crate) fn aggregate<'a>(function: &str, arguments: &[Value<'a>], meter: &mut
     }
 }
 
+/// Calls a function of this module by its name.
 pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     match (function, arguments) {
         ("lists.range", [Value::Int(count)]) => {

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::meter::Meter;
 use crate::value::Value;
 
+/// Calls a function of this module by its name.
 pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     let parse = |text: &str, lenient: bool| {
         if lenient {

@@ -8,6 +8,7 @@ use crate::meter::Meter;
 use crate::time::Timestamp;
 use crate::value::Value;
 
+/// Calls a function of this module by its name.
 pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     match (function, arguments) {
         ("!_", [Value::Bool(value)]) => Ok(Value::Bool(!value)),

@@ -7,6 +7,7 @@ use crate::functions::effort_of_values;
 use crate::meter::Meter;
 use crate::value::Value;
 
+/// Calls a function of this module by its name.
 pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let Some(Value::String(pattern)) = arguments.get(1) else {
         return Err(Failure::no_such_overload());

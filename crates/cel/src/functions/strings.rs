@@ -6,6 +6,7 @@ use crate::functions::effort_of_values;
 use crate::meter::Meter;
 use crate::value::{Text, Value};
 
+/// Calls a function of this module by its name.
 pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     match (function, arguments) {
         ("contains", [Value::String(text), Value::String(part)]) => Ok(Value::Bool(text.contains(&**part))),

@@ -6,10 +6,10 @@ use memchr::memmem;
 use super::glob::{self, Stop};
 use super::letters;
 
-/// Asks whether so many bytes may be made, in so many steps.
+/// Spends bytes and steps of the allowance. Returns false if the allowance is exhausted.
 pub(super) type Spend<'a> = dyn FnMut(usize, usize) -> bool + 'a;
 
-/// A function of an expression.
+/// The function in an expression such as `${name^^}`, which changes the value of the variable.
 pub(super) enum Function {
     Value,
     Length,
@@ -92,7 +92,7 @@ fn substring<'value>(value: &'value [u8], position: &[u8], length: Option<&[u8]>
     value.get(index(start)..index(end)).unwrap_or_default()
 }
 
-/// Replaces so many occurrences; the empty text occurs before every letter and at the end.
+/// Replaces the first `most` occurrences of a text. The empty text occurs before every letter and at the end.
 fn replace_text(value: &[u8], old: &[u8], new: &[u8], most: usize, spend: &mut Spend<'_>) -> Option<Vec<u8>> {
     let places: Box<dyn Iterator<Item = usize> + '_> = if old.is_empty() {
         Box::new(letters::letter_boundaries(value))

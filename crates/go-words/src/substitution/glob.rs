@@ -4,7 +4,7 @@
 use super::functions::Spend;
 use super::letters;
 
-/// Why it isn't known whether a pattern matches.
+/// The reason why a match has no result: a malformed pattern, or an exhausted allowance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     Malformed,

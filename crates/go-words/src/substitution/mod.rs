@@ -21,11 +21,11 @@ pub trait Scope<'value> {
     /// Returns the value of a variable; `None` if the variable does not exist.
     fn find(&mut self, name: &str) -> Option<&'value [u8]>;
 
-    /// Asks whether so many bytes may be made, in so many steps of some nanoseconds each.
+    /// Spends bytes, and steps of some nanoseconds each, of the allowance. Returns false if the allowance is exhausted.
     fn spend(&mut self, bytes: usize, steps: usize) -> bool;
 }
 
-/// Why a text can't be substituted.
+/// The kind of error in a text with expressions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
     /// An expression is not written as one.
@@ -42,7 +42,7 @@ pub enum Problem {
     NotSet,
     /// Expressions are nested too deeply.
     Depth,
-    /// The scope does not allow to go on.
+    /// The allowance of the scope is exhausted.
     Spent,
 }
 
@@ -157,6 +157,7 @@ fn find_escaped(text: &str) -> Option<u8> {
     }
 }
 
+/// The bytes that a part of a text gives, or the first error.
 type Made = Result<Vec<u8>, SubstitutionError>;
 
 impl<'text> Reader<'text, '_, '_> {
@@ -185,7 +186,7 @@ impl<'text> Reader<'text, '_, '_> {
         }
     }
 
-    /// Asks before something is made.
+    /// Spends bytes of the allowance before they are made. Fails if it is exhausted.
     fn spend(&mut self, bytes: usize) -> Result<(), SubstitutionError> {
         if self.scope.spend(bytes, 1 + bytes / 16) {
             Ok(())
@@ -308,7 +309,7 @@ impl<'text> Reader<'text, '_, '_> {
         self.evaluate(Function::Substring(position, Some(length)))
     }
 
-    /// Texts and expressions up to `}`.
+    /// Reads texts and expressions up to `}`.
     fn read_default(&mut self) -> Made {
         let mut default = Vec::new();
         while !self.skip_text("}") {

@@ -22,6 +22,7 @@ pub struct InvalidRange {
     part: String,
 }
 
+/// The operator before a version in a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     TildeOrEqual,
@@ -34,6 +35,7 @@ enum Operator {
     Caret,
 }
 
+/// A condition of a range: an operator and a version. `minor_open` and `patch_open` mark parts that match any number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Condition {
     operator: Operator,

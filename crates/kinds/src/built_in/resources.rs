@@ -7,6 +7,7 @@ use crate::kind::{Origin, Resource, Subresource};
 
 const TABLE: &str = include_str!("resources.json");
 
+/// A resource of the recorded discovery documents.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Row {
@@ -25,6 +26,7 @@ struct Row {
     subresources: Vec<SubresourceRow>,
 }
 
+/// A subresource of such a resource.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SubresourceRow {

@@ -21,7 +21,7 @@ pub(super) static LEASE: Kind = Kind {
     ..Kind::new("coordination.k8s.io", "Lease", "leases")
 };
 
-/// Fields of an election that Kubernetes has switched off.
+/// Drops the fields of coordinated leader election, which Kubernetes has disabled.
 fn drop_election(object: &mut Value) {
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("strategy");

@@ -31,7 +31,7 @@ pub(super) fn prune_nulls(node: &Node, value: &mut Value) {
     }
 }
 
-/// Numbers as Go writes them: one without a fraction is an integer, however it was written.
+/// Rewrites numbers as Go writes them: a float without a fraction becomes an integer.
 pub fn plain_numbers(value: &mut Value) {
     match value {
         Value::Object(object) => object.values_mut().for_each(plain_numbers),

@@ -68,7 +68,8 @@ pub fn validate_definition_update(definition: &Value, old: &Value) -> Vec<FieldE
     errors
 }
 
-/// Hoists fields that all versions share. Errors in them are reported where version one of the API kept them: above the versions.
+/// Checks whether all versions have the same value in a field. Errors in such a field are reported where version one of the API
+/// kept it: above the versions.
 fn is_hoisted(spec: &Value, field: &str) -> bool {
     let list = spec
         .get("versions")
@@ -484,7 +485,7 @@ fn stored_versions(definition: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Groups of the Kubernetes community need an annotation with a link to their approval.
+/// Checks that a definition in a group of the Kubernetes community has the annotation with a link to its approval.
 fn validate_approval(definition: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = definition

@@ -124,6 +124,7 @@ pub fn accept_names<'a>(definition: &Value, others: impl IntoIterator<Item = &'a
     (result != *definition).then_some(result)
 }
 
+/// The reason and the message of the condition for names that are taken.
 type Conflict = (&'static str, String);
 
 fn decide_names(

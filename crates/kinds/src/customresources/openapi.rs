@@ -141,6 +141,7 @@ fn add_version(
     }
 }
 
+/// The kind of one custom resource, its schemas and its scope, from which its paths are made.
 struct Route {
     gvk: Value,
     schema: Value,

@@ -43,6 +43,7 @@ pub(super) fn check(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>
     }
 }
 
+/// The state of the check of one schema: its errors, and the cost of its rules.
 struct Checker {
     /// The paths of schema errors.
     broken: Vec<String>,

@@ -16,7 +16,7 @@ use crate::schema::{FieldError, FieldErrorKind, Shown};
 /// The name of the type of `self`; types below it are named after it.
 const SELF_TYPE: &str = "selfType";
 
-/// A message that a rule computes may not be longer.
+/// The maximum length of a message that a rule computes, in bytes.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
 /// A rule with its expressions compiled.
@@ -126,9 +126,9 @@ pub(super) struct RuleTree {
     is_set: bool,
 }
 
-/// The old value, as far as it can be found, and whether it equals the new value.
+/// The counterparts of a value and of its parent in the old object, as far as they can be found.
 #[derive(Clone, Copy, Default)]
-struct Before<'a> {
+struct OldValues<'a> {
     /// The value and its counterpart.
     own: Option<(&'a Value, Option<&'a Value>)>,
     parent: Option<(&'a Value, Option<&'a Value>)>,
@@ -194,7 +194,7 @@ impl RuleTree {
 
     /// Evaluates all rules on an object that is about to replace `old`, or to be created.
     pub(super) fn check(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-        let before = Before {
+        let before = OldValues {
             own: old.map(|old| (value, Some(old))),
             parent: None,
         };
@@ -210,7 +210,7 @@ impl RuleTree {
         value: &'a Value,
         old: Option<&'a Value>,
         at: &ValuePath<'_>,
-        before: Before<'a>,
+        before: OldValues<'a>,
         run: &mut Run<'_>,
     ) {
         if value.is_null() {
@@ -222,7 +222,7 @@ impl RuleTree {
             if run.left.is_none() {
                 return;
             }
-            let before = Before {
+            let before = OldValues {
                 own: None,
                 parent: before.parent,
             };
@@ -279,7 +279,14 @@ impl RuleTree {
         found
     }
 
-    fn check_own(&self, value: &Value, old: Option<&Value>, at: &ValuePath<'_>, before: Before<'_>, run: &mut Run<'_>) {
+    fn check_own(
+        &self,
+        value: &Value,
+        old: Option<&Value>,
+        at: &ValuePath<'_>,
+        before: OldValues<'_>,
+        run: &mut Run<'_>,
+    ) {
         const SPENT: &str =
             "validation failed due to running out of cost budget, no further validation rules will be run";
         let of_kind = |detail: String| FieldError::invalid(shown_path(at), self.kind.as_str(), detail);
@@ -418,7 +425,7 @@ fn trim_message(message: &str) -> Option<String> {
     fine.then(|| message.to_owned())
 }
 
-impl<'a> Before<'a> {
+impl<'a> OldValues<'a> {
     /// Returns the known old values one level below.
     fn values_below(self, value: &'a Value, counterpart: Option<&'a Value>, correlates: bool) -> Self {
         if self.own.is_none() {
@@ -440,7 +447,7 @@ impl<'a> Before<'a> {
     }
 }
 
-/// A check of an object.
+/// The state of the check of one object: its remaining budget, and its errors.
 struct Run<'e> {
     /// The remaining budget; `None` after it is exhausted.
     left: Option<u64>,

@@ -32,7 +32,7 @@ impl CustomSchema {
             .cloned()
             .unwrap_or_else(|| json!({}));
         let mut root = Node::parse(&schema);
-        // A definition of old that keeps everything.
+        // A definition from v1beta1 may keep all unknown fields.
         root.preserve |= definition.pointer("/spec/preserveUnknownFields") == Some(&Value::Bool(true));
         Some(Self {
             kind: definition
@@ -107,7 +107,7 @@ impl CustomSchema {
         errors.extend(found);
     }
 
-    /// Rules are evaluated on objects that are of their types.
+    /// Evaluates the rules, unless the object has errors of a kind that rules can't handle, such as a wrong type.
     fn check_rules(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let Some(rules) = &self.rules else { return };
         let blocking = |error: &FieldError| {

@@ -298,7 +298,7 @@ fn lists_and_maps(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Keys of a map are required or have a default, and are never null; so are the items.
+/// Checks that the keys of a list map are required or have a default, and that neither keys nor items are nullable.
 fn keys_have_values(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let list_type = get_text(schema, "x-kubernetes-list-type");
     let Some(items) = schema
@@ -406,7 +406,7 @@ fn validate_rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// Defaults satisfy their own schema, and have no unknown fields.
+/// Checks that defaults satisfy their own schema, and have no unknown fields.
 pub(super) fn validate_defaults(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(default) = schema.get("default").filter(|default| !default.is_null()) {
         let at = at.child("default");

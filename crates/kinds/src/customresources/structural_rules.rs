@@ -6,6 +6,7 @@ use super::get_text;
 use super::schema_rules::{Segment, extend, list_subschemas};
 use crate::schema::{FieldError, FieldPath};
 
+/// The position of a schema: at the root, as the items of a list, or as a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Root,

@@ -10,10 +10,11 @@ use crate::schema::{LONGEST_PATH, shorten_key};
 pub(super) struct ValuePath<'a> {
     above: Option<&'a ValuePath<'a>>,
     step: Step<'a>,
-    /// Bytes that it is written with.
+    /// The length of the written path in bytes.
     length: usize,
 }
 
+/// The last step of a path.
 #[derive(Clone, Copy)]
 enum Step<'a> {
     /// A field, or a path from the root, as written.

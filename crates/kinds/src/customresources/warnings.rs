@@ -24,7 +24,7 @@ pub fn list_warnings(definition: &Value) -> Vec<String> {
     found
 }
 
-/// Warnings about a custom object: finalizers without a domain.
+/// Returns warnings about a custom object: finalizers without a domain.
 pub fn object_warnings(object: &Value, live: Option<&Value>) -> Vec<String> {
     let finalizers = |object: &Value| -> BTreeSet<String> {
         let list = object.pointer("/metadata/finalizers").and_then(Value::as_array);
@@ -36,7 +36,7 @@ pub fn object_warnings(object: &Value, live: Option<&Value>) -> Vec<String> {
         .difference(&before)
         .filter(|name| !name.contains('/') && !matches!(name.as_str(), "orphan" | "foregroundDeletion"))
         .map(|name| {
-            // A domain alone is better than nothing.
+            // A name with a dot already has a domain, and lacks only the path.
             let path = if name.contains('.') {
                 " including a path (/)"
             } else {

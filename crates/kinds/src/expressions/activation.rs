@@ -16,7 +16,7 @@ pub const OUT_OF_BUDGET: &str =
 /// depth, and for the callers.
 const MOST_STACK: usize = 512 << 10;
 
-/// A group of expressions exceeds its budget, and none of its results counts.
+/// The error of a group of expressions that exceeds its budget. None of the results of the group counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfBudget;
 
@@ -25,7 +25,7 @@ pub struct OutOfBudget;
 pub struct Authorizer<'a> {
     /// The check of the request's own resource, as far as it is known.
     pub resource: &'a Check,
-    /// Decides.
+    /// Decides a check.
     pub decide: &'a dyn Fn(&Check) -> Decision,
 }
 
@@ -34,7 +34,7 @@ pub struct Authorizer<'a> {
 pub struct Inputs<'a> {
     /// The new object.
     pub object: Option<&'a Json>,
-    /// The object as it was.
+    /// The object before the request.
     pub old_object: Option<&'a Json>,
     /// The request, as an AdmissionReview has it.
     pub request: Option<&'a Json>,

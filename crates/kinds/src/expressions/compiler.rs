@@ -7,7 +7,7 @@ use kubernetes_cel::{Environment, Program, Type};
 
 use super::environment::{COMPOSED, Scope, make_environment};
 
-/// Why an expression is refused.
+/// The reason why an expression is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
     /// The expression is invalid.
@@ -68,7 +68,7 @@ impl Compiler {
         }
     }
 
-    /// Compiles an expression to be kept, good or not.
+    /// Compiles an expression, and returns it with its error if it does not compile.
     pub fn compile(&self, source: &str, scope: Scope, wanted: &[Type]) -> Expression {
         Expression {
             source: source.to_owned(),

@@ -41,8 +41,8 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Asks the conditions. One that is false decides; else one that fails is an error, or no match if `ignoring`
-    /// failures.
+    /// Evaluates the conditions. A false condition means no match. Otherwise, a failed condition is an error, or no
+    /// match if failures are ignored (`ignoring`).
     pub fn check<'a>(&self, inputs: Inputs<'a>, composed: &'a BTreeMap<String, Expression>, ignoring: bool) -> Match {
         let failed = |why: String| if ignoring { Match::No } else { Match::Failed(why) };
         let activation = Activation::composing(inputs, composed);

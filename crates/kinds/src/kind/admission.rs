@@ -103,7 +103,7 @@ impl Admitted<'_> {
     }
 }
 
-/// An object that may be on its way: by group, plural and name, in the request's namespace.
+/// An object in the request's namespace that may be created in a moment, by group, plural and name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// API group; empty for the core group.
@@ -114,7 +114,7 @@ pub struct Awaited {
     pub name: String,
 }
 
-/// A rule whose error text is the message for the requester.
+/// An admission rule of a kind. Its error text is the message for the requester.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The plugin that has it, by which it can be left out.

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use serde::Deserialize;
 
-/// Something that one Service has and no other may have.
+/// A value that only one Service can hold at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Allocated {
     /// An address in the cluster (`spec.clusterIP`).
@@ -30,12 +30,14 @@ impl Allocated {
     }
 }
 
+/// The part of a stored Service that has allocated values.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Stored {
     spec: StoredSpec,
 }
 
+/// The fields of a Service's spec that have allocated values.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StoredSpec {
@@ -46,6 +48,7 @@ struct StoredSpec {
     ports: Vec<StoredPort>,
 }
 
+/// The field of a Service's port that has an allocated value.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StoredPort {

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::Resource;
 use crate::object::ObjectExt;
 
-/// The rule for counting a kind's changes.
+/// How `metadata.generation` counts the changes of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
-    /// There is no count.
+    /// Objects have no generation.
     Never,
     /// The generation stays 1, because no controller watches these kinds for changes.
     Fixed,

@@ -77,11 +77,11 @@ pub struct Kind {
     pub names: NameRule,
     /// The other resource, as group and plural, that stores the objects of this kind.
     pub stored_as: Option<(&'static str, &'static str)>,
-    /// The group and version in which objects are kept, where it is another one than the resource's.
+    /// The group and version in which objects are stored, if it differs from the resource's.
     pub stored_version: Option<&'static str>,
     /// The versions of its group with different fields, including the stored version.
     pub versions: &'static [&'static str],
-    /// An object in another version, where versions differ in more than their name.
+    /// Converts an object into another version, if versions differ in more than their name.
     pub convert: Option<fn(Value, &str) -> Value>,
     /// The folder in etcd, if it is not the plural. Some error messages contain it.
     pub etcd_folder: Option<&'static str>,
@@ -92,9 +92,9 @@ pub struct Kind {
     /// The error for an unsupported field in a field selector, if it has special words.
     pub refuse_field: Option<fn(&str) -> String>,
 
-    /// The question that an object is, if it is answered and not stored.
+    /// The question that an object of this kind asks, if the server answers it and stores nothing.
     pub review: Option<Review>,
-    /// The action of an endpoint that is no view of the object.
+    /// Returns the action of an endpoint that doesn't read or write the object itself.
     pub action: fn(Option<&str>) -> Option<Action>,
     /// Whether objects decide about requests. No such object applies to requests about its own kind, because it could prevent its own
     /// removal.
@@ -112,9 +112,9 @@ pub struct Kind {
     pub shares: Shared,
     /// Whether objects define other resources.
     pub defines_resources: bool,
-    /// Whether objects hold others, as namespaces do.
+    /// Whether objects contain other objects, as namespaces do.
     pub holds_objects: bool,
-    /// The endpoints that compute owners first.
+    /// The endpoints that compute field owners before they restore fields.
     pub owners_first: OwnersFirst,
     /// The default treatment of dependents on deletion.
     pub default_propagation: Option<&'static str>,
@@ -133,7 +133,7 @@ pub struct Kind {
     pub status_writes_metadata: bool,
     /// The metadata fields that a status write still does not change.
     pub kept_from_status: &'static [&'static str],
-    /// The place of the Pod spec.
+    /// The JSON pointer of the Pod spec.
     pub pod_spec: Option<&'static str>,
 
     /// The admission rules beside the rules for all kinds, in this order.
@@ -163,7 +163,8 @@ pub struct Kind {
     pub prepare_update: fn(&Request<'_>, &Value, &mut Value),
     /// Prepares an object that now waits for its finalizers.
     pub prepare_delete: fn(&mut Value, Timestamp),
-    /// The object with the live one's fields where an endpoint does not write, if this endpoint is one of the kind's own.
+    /// Returns the new object with the live object's fields that an endpoint does not write. Returns none unless the
+    /// endpoint is one of the kind's own.
     pub reset: fn(Option<&str>, &Value, &Value) -> Option<Value>,
     /// Restores the fields that a status write can't remove. The live object is the first argument.
     pub keep_from_status: fn(&Value, &mut Value),
@@ -190,7 +191,7 @@ pub struct Kind {
     /// Returns warnings for the writer of an accepted object. The second object is the old one.
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
 
-    /// The cells of one object.
+    /// Returns the table cells of one object.
     pub cells: fn(&Value, Timestamp) -> Vec<Value>,
     /// Returns the condition of a table row.
     pub row_condition: fn(&Value) -> Option<Value>,

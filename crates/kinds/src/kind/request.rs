@@ -34,6 +34,6 @@ pub struct Request<'a> {
     pub warn: &'a dyn Fn(String),
     /// The range for the addresses of Services.
     pub services: ServiceRange,
-    /// Everything else there is.
+    /// The stored objects, at one moment.
     pub objects: &'a dyn Objects,
 }

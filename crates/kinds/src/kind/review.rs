@@ -1,7 +1,7 @@
 //! Kinds without stored objects: reviews that the server answers, and actions that it executes. This module contains their names; other
 //! modules answer.
 
-/// A question that an object is.
+/// The question that an object of a review kind asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Review {
     /// The identity of the requester.
@@ -18,7 +18,7 @@ pub enum Review {
     SelfSubjectRules,
 }
 
-/// The action of an endpoint that is no view of its object.
+/// The action of an endpoint that doesn't read or write its object itself, such as `pods/log`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A Pod gets its node.

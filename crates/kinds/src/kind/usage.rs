@@ -17,7 +17,7 @@ pub struct Usage {
     pub is_charged_anew: fn(Option<&str>, &Value, &Value) -> bool,
     /// Returns whether a quota's resource name counts these objects by usage.
     pub counts: fn(&str) -> bool,
-    /// Adds up how much an object is.
+    /// Adds the amounts of an object.
     pub add: fn(&Value, &mut Resources),
     /// Returns an error for counted resources that an object omits.
     pub check: fn(&Resources, &Value) -> Result<(), String>,

@@ -20,7 +20,7 @@ static MESSAGES: LazyLock<Table> = LazyLock::new(|| {
     serde_json::from_slice(&text).unwrap_or_default()
 });
 
-/// Messages nest no deeper than JSON schemas do in practice.
+/// The maximum nesting of messages. JSON schemas, the deepest messages in practice, need less.
 pub(super) const DEEPEST: usize = 64;
 
 /// The fields of a message, by number.
@@ -207,17 +207,18 @@ fn decode_special(definition: &str, reader: &mut Reader<'_>, depth: usize) -> Re
     }))
 }
 
-struct Owned {
+/// The value of a field, as a number and as a text: zero or empty if the field has the other form.
+struct FieldContent {
     number: i64,
     text: String,
 }
 
-fn copy_wire(wire: Wire<'_>) -> Owned {
+fn copy_wire(wire: Wire<'_>) -> FieldContent {
     let text = wire
         .bytes()
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
         .unwrap_or_default();
-    Owned {
+    FieldContent {
         number: wire.integer().unwrap_or(0),
         text,
     }

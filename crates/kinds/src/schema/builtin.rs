@@ -21,6 +21,7 @@ pub struct BuiltinSchemas {
     packages: RwLock<HashMap<String, Arc<Package>>>,
 }
 
+/// The definitions of one Go package, by name.
 type Package = HashMap<String, Arc<Definition>>;
 
 impl BuiltinSchemas {

@@ -57,7 +57,7 @@ pub fn decode(definition: &Definition, kind: &str, version: &str, value: Value) 
     })
 }
 
-/// The error in a value.
+/// The error in a value, by its effect on the reader.
 enum Fault {
     /// Go's reader stores the first of these errors and continues.
     Waits(String),
@@ -65,6 +65,7 @@ enum Fault {
     Ends(String),
 }
 
+/// The paths of the value that is read, and the errors so far.
 struct Reader {
     /// Field names from the root, without indices and keys: Go's errors have it so.
     go_path: Vec<Box<str>>,

@@ -232,7 +232,7 @@ pub fn fit_for_html(json: &str) -> String {
         .replace('&', "\\u0026")
 }
 
-/// Texts in their order, each of them once.
+/// Returns the texts in their order, each of them once.
 pub fn remove_duplicates(texts: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut known = HashSet::new();
     let mut texts: Vec<String> = texts.into_iter().inspect(|_| checkpoint()).collect();

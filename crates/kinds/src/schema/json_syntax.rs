@@ -64,6 +64,7 @@ fn quote_byte(byte: u8) -> String {
     }
 }
 
+/// The place of a syntax error.
 enum Fault {
     /// The text ends too early.
     End,
@@ -71,6 +72,7 @@ enum Fault {
     Byte(u8, String),
 }
 
+/// The text, and the position of the next byte.
 struct Scanner<'a> {
     body: &'a [u8],
     at: usize,
@@ -180,9 +182,9 @@ impl Scanner<'_> {
     fn scan_scalar(&mut self, first: u8) -> Result<(), Fault> {
         match first {
             b'"' => self.scan_string(),
-            b't' => self.scan_literal("true"),
-            b'f' => self.scan_literal("false"),
-            b'n' => self.scan_literal("null"),
+            b't' => self.scan_rest_of_literal("true"),
+            b'f' => self.scan_rest_of_literal("false"),
+            b'n' => self.scan_rest_of_literal("null"),
             b'-' => {
                 let digit = self.next()?;
                 if !digit.is_ascii_digit() {
@@ -195,7 +197,8 @@ impl Scanner<'_> {
         }
     }
 
-    fn scan_literal(&mut self, word: &str) -> Result<(), Fault> {
+    /// Scans a literal after its first byte, which scan_scalar has read.
+    fn scan_rest_of_literal(&mut self, word: &str) -> Result<(), Fault> {
         for wanted in word.bytes().skip(1) {
             let byte = self.next()?;
             if byte != wanted {

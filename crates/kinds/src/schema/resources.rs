@@ -37,12 +37,12 @@ impl Resources {
         self.0.get(name).copied()
     }
 
-    /// Sets the amount of one of them.
+    /// Sets the amount of one resource.
     pub fn set(&mut self, name: impl Into<String>, amount: Quantity) {
         self.0.insert(name.into(), amount);
     }
 
-    /// Adds all amounts of others.
+    /// Adds all amounts of another list.
     pub fn add(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
             let sum = self.get(name).map_or(*amount, |own| own.plus(*amount));
@@ -50,7 +50,7 @@ impl Resources {
         }
     }
 
-    /// Less the other, and never below nothing.
+    /// Returns these amounts less the others, and at least zero.
     #[must_use]
     pub fn subtract(&self, other: &Self) -> Self {
         let left = self.0.iter().map(|(name, amount)| {

@@ -65,7 +65,7 @@ impl Faults {
     const MOST: usize = 10 * MOST_FAULTS;
     const MOST_BYTES: usize = 1024 * 1024;
 
-    /// Adds a text, while there is room for one.
+    /// Adds a text, unless a limit is reached.
     pub fn add(&mut self, text: impl FnOnce() -> String) {
         if self.texts.len() < Self::MOST && self.bytes < Self::MOST_BYTES {
             let text = text();
@@ -75,6 +75,7 @@ impl Faults {
     }
 }
 
+/// Reads one value, and reports duplicate fields in it. `path` is the path of the value.
 struct Seed<'a> {
     path: &'a mut String,
     duplicates: &'a mut Faults,

@@ -57,7 +57,7 @@ pub(crate) fn format_containers(object: &Value, pointer: &str) -> [Value; 2] {
     [join("/name"), join("/image")]
 }
 
-/// Labels as `a=b,c=d`.
+/// Returns labels as `a=b,c=d`.
 pub(crate) fn format_labels(object: &Value, pointer: &str) -> String {
     let map = object.pointer(pointer).and_then(Value::as_object);
     let parts: Vec<String> = map
@@ -122,7 +122,7 @@ pub(crate) fn name_cell(object: &Value) -> Value {
     get_text(object, "/metadata/name").into()
 }
 
-/// Texts with commas between them.
+/// Returns the texts of a list with commas between them.
 pub(crate) fn join_texts(object: &Value, pointer: &str) -> String {
     list_items(object, pointer)
         .iter()

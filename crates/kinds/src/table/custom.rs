@@ -12,6 +12,7 @@ pub struct CustomColumns {
     columns: Vec<Column>,
 }
 
+/// A declared column: its definition in the Table, its type, and the path of its values.
 #[derive(Clone, Debug)]
 struct Column {
     definition: Value,

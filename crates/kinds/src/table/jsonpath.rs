@@ -21,6 +21,7 @@ pub struct JsonPath {
     steps: Vec<Step>,
 }
 
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
     Field(String),
@@ -35,6 +36,7 @@ enum Step {
     Exists(JsonPath),
 }
 
+/// The comparison in a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
     Equal,
@@ -138,6 +140,7 @@ impl Operator {
     }
 }
 
+/// The text of a path, and the position of the next character.
 struct Parser<'a> {
     text: &'a str,
     at: usize,

@@ -101,6 +101,7 @@ fn empty_for(next: Option<&String>, value: &Node) -> Node {
     }
 }
 
+/// A function that changes one node of a resource.
 pub(crate) type Set<'a> = dyn FnMut(&mut Node) -> Result<(), String> + 'a;
 
 /// Calls `set` on every node that the path matches.

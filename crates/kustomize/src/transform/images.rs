@@ -23,7 +23,7 @@ impl ImageChange {
     /// # Errors
     /// If the name isn't a regular expression.
     pub(crate) fn new(image: Image) -> Result<Self, String> {
-        // Nearly every name; a regular expression takes longer to build than most trees.
+        // Nearly every name needs no regular expression, which takes longer to compile than most builds.
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/' | b':' | b'.');
         if image.name.bytes().all(is_word) {
             return Ok(ImageChange { image, pattern: None });

@@ -33,7 +33,8 @@ struct Referrer<'a> {
     role: Option<Gvk>,
 }
 
-struct Names {
+/// The resources that others may refer to, with an index by their previous names.
+struct CandidateIndex {
     candidates: Vec<Candidate>,
     by_previous_name: HashMap<String, Vec<usize>>,
 }
@@ -46,7 +47,7 @@ const BLANK_NAMESPACE: &str =
 
 /// Fixes all references.
 pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) -> Result<(), Trouble> {
-    let names = Names::from_resources(&resources.list);
+    let names = CandidateIndex::from_resources(&resources.list);
     let paths: Vec<Target<'_>> = config
         .name_reference
         .iter()
@@ -107,9 +108,9 @@ pub(crate) fn transform(config: &TransformerConfig, resources: &mut Collection) 
     Ok(())
 }
 
-impl Names {
+impl CandidateIndex {
     fn from_resources(list: &[Resource]) -> Self {
-        let mut names = Names {
+        let mut names = CandidateIndex {
             candidates: Vec::with_capacity(list.len()),
             by_previous_name: HashMap::new(),
         };

@@ -23,6 +23,7 @@ pub(crate) struct PreparedReplacement {
     place: Option<(u32, String)>,
 }
 
+/// The selectors and paths of one target of a replacement, ready to apply.
 #[derive(Debug)]
 struct PreparedTarget {
     select: Matcher,

@@ -9,14 +9,14 @@ use crate::selector::Matcher;
 use crate::transform::field_paths::{is_list_part, split_condition};
 use crate::transform::namespace::Namespace;
 
-/// The transformer.
+/// The transformer ValueAddTransformer.
 #[derive(Debug)]
 pub(crate) struct ValueAdd {
     pub(crate) value: String,
     pub(crate) targets: Vec<Target>,
 }
 
-/// The target of the value.
+/// The fields that get the value: resources, path, and position in the field's text.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// The resources; all of them when nothing selects.

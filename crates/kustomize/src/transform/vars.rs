@@ -13,23 +13,23 @@ use crate::transform::field_paths::{look_up, smarter_split};
 
 /// A var's value, with its type.
 #[derive(Debug, Clone)]
-struct Held {
+struct VarValue {
     text: String,
     tag: Tag,
     /// The value comes from a confidential resource.
     is_secret: bool,
 }
 
-/// The values, and whether a confidential value was written since the last check.
+/// The values of all vars by name, and whether a confidential value was written since the last check.
 #[derive(Debug, Default)]
-struct Values {
-    held: BTreeMap<String, Held>,
+struct VarValues {
+    held: BTreeMap<String, VarValue>,
     secret_was_written: Cell<bool>,
 }
 
-impl Values {
+impl VarValues {
     /// Returns the value for a name.
-    fn use_value(&self, name: &str) -> Option<&Held> {
+    fn use_value(&self, name: &str) -> Option<&VarValue> {
         let held = self.held.get(name)?;
         if held.is_secret {
             self.secret_was_written.set(true);
@@ -50,7 +50,7 @@ pub(crate) fn transform(
     if vars.is_empty() {
         return Ok(());
     }
-    let mut values = Values::default();
+    let mut values = VarValues::default();
     for var in vars {
         meter::count_steps(resources.list.len());
         meter::check().map_err(|message| (message, None))?;
@@ -73,7 +73,7 @@ pub(crate) fn transform(
     Ok(())
 }
 
-fn read_value(var: &Variable, resources: &Collection) -> Result<Held, String> {
+fn read_value(var: &Variable, resources: &Collection) -> Result<VarValue, String> {
     let Some(resource) = resources
         .list
         .iter()
@@ -112,7 +112,7 @@ fn read_value(var: &Variable, resources: &Collection) -> Result<Held, String> {
         ));
     };
     let held = |text: String, tag: Tag| {
-        Ok(Held {
+        Ok(VarValue {
             text,
             tag,
             is_secret: resource.is_confidential(),
@@ -137,7 +137,7 @@ fn plain_float(float: f64) -> String {
     if json.contains('e') { format!("{float}") } else { json }
 }
 
-fn replace_references(node: &mut Node, values: &Values) -> Result<(), String> {
+fn replace_references(node: &mut Node, values: &VarValues) -> Result<(), String> {
     if node.is_null() {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn replace_references(node: &mut Node, values: &Values) -> Result<(), String> {
     }
 }
 
-fn replace_scalar(node: &mut Node, values: &Values) -> Result<(), String> {
+fn replace_scalar(node: &mut Node, values: &VarValues) -> Result<(), String> {
     let (text, tag) = expand_text(node.text(), values)?;
     node.set_text(text);
     node.share.writes = node.share.writes.saturating_add(1);
@@ -186,7 +186,7 @@ fn replace_scalar(node: &mut Node, values: &Values) -> Result<(), String> {
 }
 
 /// Expands `$(NAME)`; a text that is nothing else takes the value's type. `$$` is a dollar; unknown names stay.
-fn expand_text(input: &str, values: &Values) -> Result<(String, Tag), String> {
+fn expand_text(input: &str, values: &VarValues) -> Result<(String, Tag), String> {
     // A text may contain one long value many times.
     let _passing = meter::in_passing();
     meter::count_steps(input.len() / 16);

@@ -6,7 +6,7 @@ use go_words::quantity::Quantity;
 use serde_json::{Value, json};
 use tenure_planner::tenant::{Attempt, LARGEST_ITEM, MOST_ITEMS, Snapshot};
 use tenure_planner::{Live, Object};
-use tenure_tenancy::quotas::Used;
+use tenure_tenancy::quotas::QuotaUse;
 use tenure_tenancy::{TenantFacts, Usages};
 
 use crate::tenant::{now, record_namespaces, run_until_settled};
@@ -213,7 +213,7 @@ fn tenant_quota_is_written_where_admission_judges_sum() {
         let found = seen.find(namespace, (&facts.name, &facts.uid), item, "pods", false);
         assert_eq!(
             found,
-            Used::Counted(Quantity::whole(3)),
+            QuotaUse::Counted(Quantity::whole(3)),
             "admission knows what is written"
         );
     }

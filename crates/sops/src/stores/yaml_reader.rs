@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use go_yaml::events::{Event, EventReader, Form, Mark, Problem, Properties, What};
+use go_yaml::events::{Event, EventKind, EventReader, Form, Mark, Problem, Properties};
 use go_yaml::scalar::{Dialect, Scalar, resolve};
 use zeroize::Zeroizing;
 
@@ -28,8 +28,8 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error
     loop {
         let event = reader.next()?;
         match event.what {
-            What::StreamEnd => return Ok(documents),
-            What::DocumentStart => documents.push(reader.read_document()?),
+            EventKind::StreamEnd => return Ok(documents),
+            EventKind::DocumentStart => documents.push(reader.read_document()?),
             _ => {}
         }
     }
@@ -76,13 +76,13 @@ impl<'text> Reader<'text, '_> {
             is_flow: false,
         };
         match event.what {
-            What::MappingStart(is_flow, ref properties) => {
+            EventKind::MappingStart(is_flow, ref properties) => {
                 document.is_flow = is_flow;
                 document.entries = self.read_map(&event, properties, 1)?;
             }
-            What::Scalar(ref text, form, ref properties)
+            EventKind::Scalar(ref text, form, ref properties)
                 if matches!(read_scalar(&event, text, form, properties)?, Value::Null) => {}
-            What::SequenceStart(..) => return Err(fail(event.start, "SOPS encrypts no document that is a list")),
+            EventKind::SequenceStart(..) => return Err(fail(event.start, "SOPS encrypts no document that is a list")),
             _ => return Err(fail(event.start, "SOPS encrypts no document that is a value")),
         }
         let end = self.next()?;
@@ -122,7 +122,7 @@ impl<'text> Reader<'text, '_> {
         let mut column = start.start.column;
         loop {
             let event = self.next()?;
-            if event.what == What::MappingEnd {
+            if event.what == EventKind::MappingEnd {
                 entries.extend(
                     self.comments_before(event.start, column)
                         .into_iter()
@@ -140,7 +140,7 @@ impl<'text> Reader<'text, '_> {
             }
             let key_at = event.start.at;
             let first = self.next()?;
-            if !matches!(first.what, What::Scalar(..) | What::Alias(_)) {
+            if !matches!(first.what, EventKind::Scalar(..) | EventKind::Alias(_)) {
                 entries.extend(self.comment_behind(event.end).map(Entry::Comment));
             }
             let value = self.read_node(&first, depth + 1)?;
@@ -164,13 +164,13 @@ impl<'text> Reader<'text, '_> {
     fn read_key(&mut self, event: &Event<'text>) -> Result<String, Error> {
         const NOT_A_STRING: &str = "a key is not a string";
         let value = match &event.what {
-            What::Scalar(text, form, properties) => {
+            EventKind::Scalar(text, form, properties) => {
                 let value = read_scalar(event, text, *form, properties)?;
                 self.reserve_anchor(properties);
                 self.remember_anchor(properties, || Node::new(copy_value(&value)))?;
                 value
             }
-            What::Alias(name) => match self.anchors.get(name) {
+            EventKind::Alias(name) => match self.anchors.get(name) {
                 Some(Some(node)) => copy_value(&node.value),
                 _ => return Err(fail(event.start, "an alias stands for nothing")),
             },
@@ -195,7 +195,7 @@ impl<'text> Reader<'text, '_> {
         let column = start.start.column;
         loop {
             let event = self.next()?;
-            if event.what == What::SequenceEnd {
+            if event.what == EventKind::SequenceEnd {
                 items.extend(self.comments_before(event.start, column).into_iter().map(as_item));
                 self.last_end = self.last_end.max(flow_end(&event, start));
                 break;
@@ -217,7 +217,7 @@ impl<'text> Reader<'text, '_> {
     fn read_node(&mut self, event: &Event<'text>, depth: usize) -> Result<Node, Error> {
         self.count.count_node(depth)?;
         Ok(match &event.what {
-            What::Scalar(text, form, properties) => {
+            EventKind::Scalar(text, form, properties) => {
                 let mut node = Node::new(read_scalar(event, text, *form, properties)?);
                 node.span = Span {
                     start: event.start.at,
@@ -228,7 +228,7 @@ impl<'text> Reader<'text, '_> {
                 self.remember_anchor(properties, || copy_node(&node))?;
                 node
             }
-            What::Alias(name) => {
+            EventKind::Alias(name) => {
                 self.last_end = self.last_end.max(event.end.at);
                 match self.anchors.get(name) {
                     Some(Some(node)) => {
@@ -239,8 +239,10 @@ impl<'text> Reader<'text, '_> {
                     _ => return Err(fail(event.start, "an alias stands for nothing, or for what it is in")),
                 }
             }
-            What::MappingStart(_, properties) => Node::new(Value::Map(self.read_map(event, properties, depth)?)),
-            What::SequenceStart(_, properties) => Node::new(Value::List(self.read_list(event, properties, depth)?)),
+            EventKind::MappingStart(_, properties) => Node::new(Value::Map(self.read_map(event, properties, depth)?)),
+            EventKind::SequenceStart(_, properties) => {
+                Node::new(Value::List(self.read_list(event, properties, depth)?))
+            }
             _ => return Err(fail(event.start, "there is no value where one must be")),
         })
     }
@@ -280,7 +282,7 @@ impl<'text> Reader<'text, '_> {
 /// Returns the end of a collection in brackets; a collection without brackets ends with its last part.
 fn flow_end(end: &Event<'_>, start: &Event<'_>) -> usize {
     match start.what {
-        What::MappingStart(true, _) | What::SequenceStart(true, _) => end.end.at,
+        EventKind::MappingStart(true, _) | EventKind::SequenceStart(true, _) => end.end.at,
         _ => 0,
     }
 }

@@ -43,7 +43,7 @@ impl FieldManager {
     }
 
     /// Returns the managers that an update starts from. A client may write managedFields, but not through a
-    /// subresource; one that leaves them out, or writes nonsense, doesn't change them.
+    /// subresource. A client that omits managedFields, or writes unreadable ones, doesn't change them.
     fn decode_live_or_new(&self, live: Option<&Value>, new: &Value) -> Managed {
         let of_live = || live.map(Managed::of_object).and_then(Result::ok).unwrap_or_default();
         if !self.subresource.is_empty() {
@@ -331,7 +331,7 @@ fn cap_update_managers(managed: &mut Managed) {
     }
     updaters.sort_by_cached_key(|(seconds, id)| (*seconds, id.sort_key()));
     let mut left = updaters.len();
-    // The oldest of a version waits alone until there is a second to merge it with.
+    // The oldest entry of each version, with which the next entry of this version is merged.
     let mut first_of: Vec<(String, ManagerId)> = Vec::new();
     for (_, id) in updaters {
         if left <= MOST_UPDATE_MANAGERS {

@@ -92,6 +92,7 @@ impl At<'_> {
     }
 }
 
+/// The types of a schema that have been built so far.
 pub(super) struct Builder {
     types: Vec<Type>,
     kinds: HashMap<(String, String, String), TypeRef>,
@@ -330,8 +331,7 @@ impl Builder {
     }
 }
 
-/// Fields that are required, but by a marker: their JSON leaves them out when they are empty, as that of
-/// optional ones does.
+/// Fields that a marker makes required. Their JSON omits them when they are empty, as with optional fields.
 const REQUIRED_BUT_OMITTED: &[(&str, &str)] = &[
     (
         "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBindingSpec",

@@ -89,6 +89,7 @@ pub(super) fn merge_items(schema: &Schema, list: &ListType, live: &[Value], conf
     merge.finish()
 }
 
+/// The state of the merge of two lists: both lists, and the items of the result so far.
 struct Merge<'a> {
     schema: &'a Schema,
     list: &'a ListType,

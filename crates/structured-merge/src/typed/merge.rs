@@ -19,7 +19,7 @@ pub(super) fn merge(schema: &Schema, type_ref: TypeRef, live: &Value, config: &V
     merge_values(schema, schema.get(type_ref), live, config)
 }
 
-/// Merges two values that are both there; where only one is, that one is the result.
+/// Merges two existing values. If only one exists, callers take that one as the result.
 pub(super) fn merge_values(schema: &Schema, built: &Type, live: &Value, config: &Value) -> Outcome {
     match find_shape(built, config).0 {
         Shape::Map(map) if !map.atomic => {

@@ -15,6 +15,7 @@ pub(super) fn reconcile_set(schema: &Schema, type_ref: TypeRef, set: &FieldSet) 
     }
 }
 
+/// The effect of a changed schema on the fields below a node.
 enum Below {
     Kept,
     Changed(FieldSet),

@@ -30,13 +30,14 @@ pub(super) fn validate(
     }
 }
 
-/// A step on the way down. Building an element costs, so it is put off until there is an error.
+/// A step on the path to a value. Its element is built only for an error, since that is expensive.
 enum Step<'v> {
     Field(&'v str),
     Element(PathElement),
     Index(usize),
 }
 
+/// The state of a validation: the path of the current value, and the errors so far.
 struct Walk<'v> {
     schema: &'v Schema,
     duplicates: Duplicates,

@@ -14,7 +14,7 @@ use tenure_api::access::{
 
 use super::pattern::NamespacePattern;
 
-/// The facts for the decision about one request.
+/// The facts from which [`decide_approval`] decides about one FluxAccessRequest.
 #[derive(Clone, Copy, Debug)]
 pub struct ApprovalFacts<'a> {
     /// The request.
@@ -42,13 +42,13 @@ pub struct ApproverAnswer {
     pub by: String,
     /// The approver's reason.
     pub reason: Option<String>,
-    /// The time at which it ends.
+    /// The time at which the answer ends.
     pub not_after: Option<Time>,
     /// True for a standing grant, which answers more than one request.
     pub is_standing: bool,
 }
 
-/// The decision about a request.
+/// The decision of the approvers about one FluxAccessRequest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The request is approved.
@@ -62,7 +62,8 @@ pub enum Verdict {
 /// The greatest number of reported reasons why grants don't count.
 const MOST_REASONS: usize = 10;
 
-/// Decides about a request.
+/// Decides whether the grants of a namespace approve a FluxAccessRequest, deny it, or leave it pending. A matching
+/// denial wins over every approval.
 #[must_use]
 pub fn decide_approval(case: ApprovalFacts<'_>) -> Verdict {
     let mut reasons = Vec::new();
@@ -105,12 +106,14 @@ fn name_of(metadata: &tenure_api::ObjectMeta) -> String {
     metadata.name.clone().unwrap_or_default()
 }
 
-/// Checks whether a grant names the request, at least by its name.
+/// Checks whether a grant names the request by its name and namespace. The uid may be that of an earlier request.
 fn is_meant(request: &FluxAccessRequest, grant: &FluxAccessGrant) -> bool {
     request.metadata.name.as_deref() == Some(grant.spec.request_ref.name.as_str())
         && request.metadata.namespace == grant.metadata.namespace
 }
 
+/// Checks whether a grant that names the request counts now, for exactly this version of it. Returns the answer, or the
+/// reason why the grant does not count.
 fn check_grant(case: ApprovalFacts<'_>, grant: &FluxAccessGrant) -> Result<ApproverAnswer, String> {
     let (asked, answer) = (&case.request.spec, &grant.spec);
     let is_ending = grant.metadata.deletion_timestamp.is_some();
@@ -154,6 +157,7 @@ fn check_grant(case: ApprovalFacts<'_>, grant: &FluxAccessGrant) -> Result<Appro
     })
 }
 
+/// Checks whether the end of a grant, if it has one, is still in the future.
 fn check_end(not_after: Option<&Time>, now: &Time) -> Result<(), String> {
     match not_after {
         Some(end) if end.0 <= now.0 => Err(format!("it ended at {}", end.0)),
@@ -161,6 +165,7 @@ fn check_end(not_after: Option<&Time>, now: &Time) -> Result<(), String> {
     }
 }
 
+/// Checks whether the requested time between replacements is no longer than the granted one.
 fn check_period(asked: &str, most: Option<&str>) -> Result<(), String> {
     let Some(most) = most else {
         return Ok(());
@@ -235,7 +240,7 @@ fn read_patterns(texts: &[String]) -> Vec<NamespacePattern> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// Checks whether one spec asks for no more than an approved one. The approval then covers both.
+/// Checks whether a spec is of the same entry as an approved one, and asks for no more. The approval then covers both.
 #[must_use]
 pub fn is_within(asked: &FluxAccessRequestSpec, approved: &FluxAccessRequestSpec, platform: &str) -> bool {
     let patterns = read_patterns(&approved.namespaces);
@@ -259,7 +264,8 @@ pub fn is_within(asked: &FluxAccessRequestSpec, approved: &FluxAccessRequestSpec
         && has_accounts
 }
 
-/// Checks whether two specs are of one entry: with the same place, target, Secret name and cluster. The last writer of the entry may differ.
+/// Checks whether two specs come from one entry: with the same requesting object, target, Secret name and cluster. The last writer of the
+/// entry may differ.
 #[must_use]
 pub fn is_of_same_entry(one: &FluxAccessRequestSpec, other: &FluxAccessRequestSpec) -> bool {
     (&one.provider, &one.target.scope, one.target.id) == (&other.provider, &other.target.scope, other.target.id)
@@ -268,7 +274,7 @@ pub fn is_of_same_entry(one: &FluxAccessRequestSpec, other: &FluxAccessRequestSp
         && one.cluster_uid == other.cluster_uid
 }
 
-/// The request of an entry that is served.
+/// The request whose credential is delivered for an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServedRequest<'a> {
     /// A request that covers the current entry. Exactly the current entry is delivered.
@@ -276,7 +282,7 @@ pub enum ServedRequest<'a> {
     /// An earlier request, for now: the current entry asks for more, and no approver has approved
     /// that.
     Meanwhile(&'a FluxAccessRequest),
-    /// No request.
+    /// No request of the entry is approved.
     Nobody,
 }
 

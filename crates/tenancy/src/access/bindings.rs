@@ -11,9 +11,11 @@ use super::readers::{
     BindingFacts, IntendedReaders, OtherReader, RuleFacts, SubjectFacts, list_other_readers, list_takers,
 };
 
-/// The maximum of stored words of roles, and of bindings with their rights.
+/// The maximum number of stored words (API groups, resources, names, verbs) of roles, and of bindings with their
+/// rights.
 const MOST_WORDS: usize = 200_000;
-/// Roles of a namespace, or ClusterRoles.
+/// The rules of the Roles of a namespace, or of the ClusterRoles, by name. A role beyond [`MOST_WORDS`] may give any
+/// right.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
     rules: BTreeMap<String, Option<Vec<RuleFacts>>>,
@@ -58,6 +60,7 @@ impl Roles {
     }
 }
 
+/// Counts the words of rules, and one more for each rule.
 fn count_words(rules: &[RuleFacts]) -> usize {
     let words = |rule: &RuleFacts| {
         let lists = [&rule.api_groups, &rule.resources, &rule.resource_names, &rule.verbs];
@@ -66,7 +69,7 @@ fn count_words(rules: &[RuleFacts]) -> usize {
     rules.iter().map(words).sum()
 }
 
-/// RoleBindings of a namespace, or ClusterRoleBindings, with their rights.
+/// RoleBindings of a namespace, or ClusterRoleBindings, each with the rules of its role.
 #[derive(Clone, Debug, Default)]
 pub struct Bindings {
     facts: Vec<BindingFacts>,

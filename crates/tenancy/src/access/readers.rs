@@ -66,6 +66,7 @@ pub struct RuleFacts {
 }
 
 impl RuleFacts {
+    /// Checks whether the rule grants one of the verbs on a resource. Names of objects are not compared.
     fn gives(&self, verbs: &[&str], group: &str, resource: &str) -> bool {
         let has = |list: &[String], wanted: &str| list.iter().any(|given| given == "*" || given == wanted);
         let part = resource.split_once('/').map(|(_, part)| format!("*/{part}"));
@@ -73,6 +74,7 @@ impl RuleFacts {
         verbs.iter().any(|verb| has(&self.verbs, verb)) && has(&self.api_groups, group) && is_about
     }
 
+    /// Checks whether the rule covers an object with this name.
     fn names(&self, name: &str) -> bool {
         self.resource_names.is_empty() || self.resource_names.iter().any(|given| given == name)
     }
@@ -91,7 +93,7 @@ pub struct SubjectFacts {
 }
 
 impl SubjectFacts {
-    /// Returns the subject as a user name, if it is a user.
+    /// Returns the user name of a user or ServiceAccount, or `group NAME`.
     fn user(&self) -> String {
         match self.kind.as_str() {
             "ServiceAccount" => name_account(&self.namespace, &self.name),
@@ -105,7 +107,7 @@ fn name_account(namespace: &str, name: &str) -> String {
     format!("system:serviceaccount:{namespace}:{name}")
 }
 
-/// A RoleBinding of the namespace, or a ClusterRoleBinding.
+/// A RoleBinding of the namespace or a ClusterRoleBinding, with the rules of its role.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BindingFacts {
     /// Its name.
@@ -116,7 +118,7 @@ pub struct BindingFacts {
     pub subjects: Vec<SubjectFacts>,
 }
 
-/// A way to the Secret.
+/// A right by which a subject can get the content of a Secret besides the intended readers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessPath {
     /// Reads the Secret.
@@ -154,12 +156,12 @@ impl std::fmt::Display for AccessPath {
     }
 }
 
-/// A subject with a way to the Secret.
+/// A subject that can get the content of a Secret although it is no intended reader.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OtherReader {
     /// A user name, or `group NAME`.
     pub who: String,
-    /// The way.
+    /// The right by which the subject gets the content.
     pub way: AccessPath,
     /// The name of the binding.
     pub binding: String,
@@ -214,6 +216,7 @@ pub fn list_takers(namespace: &str, account: &str, bindings: &[BindingFacts]) ->
     list_others(meant, bindings, takes, counts)
 }
 
+/// Lists the unintended subjects with a right to the Secret. `takes` selects the rights, and `counts` the subjects.
 fn list_others(
     meant: IntendedReaders<'_>,
     bindings: &[BindingFacts],
@@ -249,6 +252,7 @@ fn list_others(
     found
 }
 
+/// Lists the rights to the Secret that one binding gives to its subjects.
 fn list_ways(meant: IntendedReaders<'_>, binding: &BindingFacts) -> Vec<AccessPath> {
     let Some(rules) = &binding.rules else {
         return vec![AccessPath::Unknown];

@@ -53,7 +53,7 @@ pub struct ReceivingNamespace {
     pub is_deleting: bool,
 }
 
-/// The facts of the installation.
+/// The facts about this installation of Tenure that decide about receivers.
 #[derive(Clone, Copy, Debug)]
 pub struct Installation<'a> {
     /// The platform namespace.
@@ -167,11 +167,12 @@ pub fn check_receiver(
     }))
 }
 
-/// Checks whether a tenant may ask for its own namespaces.
+/// Checks whether an AccessProvider lets a tenant ask for its own namespaces, by name or by `*`.
 fn lists_tenant(provider: &ProviderReach, tenant: &str) -> bool {
     provider.tenants.iter().any(|given| given == "*") || names_tenant(provider, tenant)
 }
 
+/// Checks whether an AccessProvider lists a tenant by its name. A `*` does not count.
 fn names_tenant(provider: &ProviderReach, tenant: &str) -> bool {
     provider.tenants.iter().any(|given| given == tenant)
 }

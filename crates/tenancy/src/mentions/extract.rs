@@ -35,6 +35,7 @@ pub fn list_named_namespaces<'a>(kind: &MentioningKind, object: &'a Value) -> BT
     named
 }
 
+/// Collects the namespaces that a value and everything in it name.
 fn collect<'a>(kind: &MentioningKind, value: &'a Value, depth: usize, named: &mut BTreeSet<&'a str>) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match value {

@@ -30,6 +30,7 @@ impl MentioningKind {
         }
     }
 
+    /// Returns the position of the kind in [`MENTIONING_KINDS`].
     pub(super) fn position(&self) -> Option<usize> {
         MENTIONING_KINDS.iter().position(|kind| kind == self)
     }

@@ -63,14 +63,14 @@ impl fmt::Display for Mention {
     }
 }
 
-/// An object of a kind: the position of the kind, and the name.
+/// An object in a known namespace: the position of its kind in [`MENTIONING_KINDS`], and its name.
 type Named = (usize, Arc<str>);
-/// An object of a kind: the position of the kind, the namespace and the name.
+/// An object: the position of its kind in [`MENTIONING_KINDS`], its namespace and its name.
 type Placed = (usize, Arc<str>, Arc<str>);
 
-/// The stored facts of an object.
+/// The namespaces that an object names, and its Tenant.
 #[derive(Clone, Debug, Default)]
-struct Kept {
+struct IndexedObject {
     named: Vec<Arc<str>>,
     /// The Tenant that an object without a namespace belongs to.
     tenant: Option<Arc<str>>,
@@ -81,8 +81,8 @@ struct Kept {
 pub struct MentionIndex {
     /// By the named namespace, then by the namespace of the object, which is empty for an object without one.
     by_named: HashMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<Named>>>,
-    objects: HashMap<Placed, Kept>,
-    /// The number of stored pairs of each namespace.
+    objects: HashMap<Placed, IndexedObject>,
+    /// The number of stored pairs of object and name, by the namespace of the object.
     counts: HashMap<Arc<str>, usize>,
 }
 
@@ -110,7 +110,7 @@ impl MentionIndex {
             named = named.into_iter().take(capacity).collect();
         }
         *count += named.len();
-        let mut kept = Kept {
+        let mut kept = IndexedObject {
             tenant: read_tenant(kind, &name, object),
             named: Vec::with_capacity(named.len()),
         };
@@ -127,6 +127,7 @@ impl MentionIndex {
         self.objects.insert((position, namespace, name), kept);
     }
 
+    /// Removes an object from all three maps.
     fn forget(&mut self, position: usize, namespace: &str, name: &str) {
         let place: Placed = (position, namespace.into(), name.into());
         let Some(kept) = self.objects.remove(&place) else {

@@ -60,6 +60,7 @@ pub(super) static DAEMON_SET: Kind = Kind {
 
 const ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
+/// Returns the template generation in the annotation; zero if it is missing or unreadable.
 fn read_count(object: &Value) -> i64 {
     let annotations = object.metadata().and_then(|metadata| metadata.get("annotations"));
     let text = annotations.and_then(|annotations| annotations.get(ANNOTATION));
@@ -68,6 +69,7 @@ fn read_count(object: &Value) -> i64 {
         .unwrap_or_default()
 }
 
+/// Writes the template generation into the annotation.
 fn set_count(object: &mut Value, count: i64) {
     if let Some(metadata) = object.metadata_mut() {
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
@@ -86,10 +88,12 @@ fn write_count(object: &mut Value) {
     set_count(object, count);
 }
 
+/// Sets the template generation of a new DaemonSet.
 fn start_count(object: &mut Value) {
     set_count(object, 1);
 }
 
+/// Sets the template generation: that of the live object, and one more if the template changes.
 fn count_change(live: &Value, new: &mut Value) {
     let changed = live.pointer("/spec/template") != new.pointer("/spec/template");
     set_count(new, read_count(live) + i64::from(changed));

@@ -82,7 +82,7 @@ fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: 
             errors.push(FieldError::invalid(path.child("serviceName"), service, complaint));
         }
     }
-    // The names of the pods are the set's to choose.
+    // The controller sets the host names of the Pods, so the template's own names are not checked.
     let mut spec = spec.clone();
     if let Some(inner) = spec.pointer_mut("/template/spec").and_then(Value::as_object_mut) {
         inner.remove("subdomain");

@@ -67,7 +67,8 @@ fn prepare_create(request: &Request<'_>, object: &mut Value) {
 
 fn fill_in(version: &str, spec: &mut Map<String, Value>) {
     defaults::set(spec, "minReplicas", 1);
-    // Version 1 keeps one number; it is the version without metrics.
+    // autoscaling/v1 has no field metrics, only targetCPUUtilizationPercentage. The conversion to v2 adds the default
+    // metric.
     if version == "v2" && defaults::is_empty(spec, "metrics") {
         let target = json!({"type": "Utilization", "averageUtilization": 80});
         spec.insert(

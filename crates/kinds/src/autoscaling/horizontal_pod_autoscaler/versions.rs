@@ -33,7 +33,7 @@ const ANNOTATIONS: [&str; 6] = [
 /// The default target utilization.
 const UTILIZATION: i64 = 80;
 
-/// Returns the autoscaler in that version.
+/// Converts an autoscaler into the version `api_version`.
 pub(super) fn convert(object: Value, api_version: &str) -> Value {
     let Value::Object(mut object) = object else {
         return object;

@@ -58,7 +58,7 @@ fn drop_unknown_source(object: &mut Value, live: Option<&Value>) {
     }
 }
 
-/// A claim's data source has two names, and a group even if that is the core group.
+/// Writes the data source of a claim into both of its fields, and a null group for the core group.
 fn name_source_twice(object: &mut Value) {
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
         return;

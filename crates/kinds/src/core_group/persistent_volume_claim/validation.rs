@@ -163,7 +163,7 @@ pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
             if bound {
                 map.remove("volumeAttributesClassName");
             }
-            // Naming the volume is the binder's right.
+            // An unbound claim may get its volume, which the volume binder names.
             if is_empty_field(before, "volumeName") {
                 map.remove("volumeName");
             }

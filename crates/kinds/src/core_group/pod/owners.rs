@@ -10,7 +10,7 @@ use crate::schema::{FieldError, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 
-/// Numbers that may not be negative.
+/// Checks that numbers are not negative.
 pub(crate) fn validate_non_negative(value: &Value, fields: &[&str], path: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in fields {
         non_negative(value, field, path, errors);

@@ -109,7 +109,7 @@ pub(super) fn keep_from_status(live: &Value, new: &mut Value) {
     }
     let sent = status.get_mut("conditions").and_then(Value::as_array_mut);
     for condition in sent.into_iter().flatten() {
-        // There may be several of a type: each takes the next one's.
+        // If several conditions have one type, each gets the generation of the next old one with this type.
         let same = left
             .get_mut(&condition.get("type").cloned())
             .and_then(VecDeque::pop_front);

@@ -11,7 +11,7 @@ pub(crate) const AT: &str = "/spec/template";
 /// The usual place of the spec of a Pod template.
 pub(crate) const TEMPLATE: &str = "/spec/template/spec";
 
-/// A pod's grace period below zero was once taken, and is one second since.
+/// Replaces a negative grace period, which earlier versions accepted, with one second.
 pub(super) fn normalize_pod(pod: &mut Value) {
     let field = "terminationGracePeriodSeconds";
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut)
@@ -123,7 +123,8 @@ fn drop_from_spec(spec: &mut Value, live: &Value) {
     }
 }
 
-/// Labels named by key get the new pod's own values; a pod at gates is not placed.
+/// Adds the Pod's own label values where terms name label keys. A Pod with scheduling gates gets the condition that it
+/// is not scheduled.
 pub(super) fn prepare_pod(pod: &mut Value, now: &str) {
     let labels = pod.pointer("/metadata/labels").cloned().unwrap_or_default();
     for kind in ["podAffinity", "podAntiAffinity"] {

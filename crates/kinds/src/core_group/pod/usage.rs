@@ -63,7 +63,7 @@ fn has_ended(pod: &Value) -> bool {
     matches!(phase, Some("Failed" | "Succeeded")) || grace == Some(0)
 }
 
-/// Requests and limits under the names that quotas have for them.
+/// Returns requests and limits under the names that quotas have for them.
 fn name_for_quotas(requests: &Resources, limits: &Resources) -> Resources {
     let mut used = Resources::default();
     for (name, amount) in &requests.0 {

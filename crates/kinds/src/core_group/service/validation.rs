@@ -15,7 +15,7 @@ static NOTHING: Value = Value::Null;
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const FAMILY_POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
 
-/// Texts of a list.
+/// Returns the texts of a list.
 fn list_texts<'a>(spec: &'a Value, field: &str) -> Vec<&'a str> {
     let list = spec.get(field).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).collect()

@@ -76,7 +76,7 @@ fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
     }
 }
 
-/// Put on every CustomResourceDefinition, so that its objects go before it does.
+/// The finalizer of every CustomResourceDefinition. It keeps the definition until all of its objects are deleted.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Checks finalizers of built-in kinds: Kubernetes must know each one, or it must have a domain.

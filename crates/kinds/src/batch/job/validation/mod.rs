@@ -18,8 +18,9 @@ static NOTHING: Value = Value::Null;
 
 /// The maximum number of Pods of an indexed Job that run at the same time, and of its indexes that may fail.
 const MOST_OF_INDEXED: i64 = 100_000;
-/// Above this number of completions, the lower limit applies.
+/// The number of completions above which [`MOST_OF_MANY`] applies, if the Job limits failures for each index.
 const MANY: i64 = 100_000;
+/// The limit in place of [`MOST_OF_INDEXED`] for Jobs with very many completions.
 const MOST_OF_MANY: i64 = 10_000;
 const LONGEST_MANAGER: usize = 63;
 

@@ -20,7 +20,7 @@ fn has_condition(status: &Value, kind: &str, found: &str) -> bool {
     conditions.any(|condition| get_text(condition, "type") == kind && get_text(condition, "status") == found)
 }
 
-/// A status, with facts that several checks need.
+/// The status of a Job, with facts about it that several checks need.
 struct Facts<'a> {
     status: &'a Value,
     complete: bool,

@@ -30,7 +30,7 @@ pub(super) const FILE_FIELDS: [&str; 5] = [
     "metadata.uid",
 ];
 
-/// The fields that can be named_field at all.
+/// The Pod fields that a reference may name. The environment and files each allow some of them.
 const NAMED_FIELDS: [&str; 14] = [
     "metadata.annotations",
     "metadata.labels",
@@ -218,7 +218,7 @@ pub(super) fn resource_of_container(reference: &Value, in_file: bool, at: &Field
     }
 }
 
-/// Files that values are read from lie in an `emptyDir`.
+/// Checks that files with values of variables are in an `emptyDir` volume.
 pub(super) fn files_in_volumes(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (container, at) in super::all_containers(spec, path) {
         for (variable, at) in list_items(container, "env", &at) {

@@ -37,7 +37,7 @@ struct Pod<'a> {
     /// The Pod's name; `None` for a template, which has no name.
     name: Option<&'a str>,
     spec: &'a Value,
-    /// Sound volumes, which can be mounted.
+    /// The volumes without errors. Only these can be mounted.
     volumes: volumes::Sound<'a>,
     /// Names of claimed devices.
     claims: BTreeSet<&'a str>,
@@ -118,7 +118,7 @@ pub(crate) fn template_metadata(value: &Value, path: &FieldPath, errors: &mut Ve
     validate_own_annotations(metadata, value.get("spec").unwrap_or(&NOTHING), &at, errors);
 }
 
-/// Annotations that mean something to Kubernetes.
+/// Checks the annotations with a meaning to Kubernetes.
 fn validate_own_annotations(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let all = metadata.get("annotations").unwrap_or(&NOTHING);
     let value = |key: &str| all.get(key).and_then(Value::as_str);
@@ -446,7 +446,7 @@ fn deadline_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mut 
     true
 }
 
-/// Tolerations stay, but for how long they hold; others may be added.
+/// Checks that existing tolerations change only in their `tolerationSeconds`. Others may be added.
 fn toleration_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let timeless = |toleration: &Value| {
         let mut toleration = toleration.clone();

@@ -64,12 +64,13 @@ fn validate_ephemeral_containers(value: &Value, old: &Value, errors: &mut Vec<Fi
     }
 }
 
-trait Named<'a> {
+/// Finds an item of a list by its field `name`.
+trait FindByName<'a> {
     /// Returns the last container of that name.
     fn rfind_named(&mut self, name: &str) -> Option<&'a Value>;
 }
 
-impl<'a, I: Iterator<Item = &'a Value>> Named<'a> for I {
+impl<'a, I: Iterator<Item = &'a Value>> FindByName<'a> for I {
     fn rfind_named(&mut self, name: &str) -> Option<&'a Value> {
         self.filter(|one| get_text(one, "name") == name).last()
     }
@@ -167,7 +168,7 @@ fn whole_pod(value: &Value, old: &Value, masked: &mut Value, at: &FieldPath, err
     }
 }
 
-/// Containers stay in number, name and order.
+/// Checks that the containers keep their number, names and order. Returns true if they do.
 fn same_containers(value: &Value, old: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) -> bool {
     let found = errors.len();
     for list in ["containers", "initContainers"] {

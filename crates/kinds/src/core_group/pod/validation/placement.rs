@@ -224,7 +224,7 @@ pub(crate) fn validate_tolerations(spec: &Value, path: &FieldPath, errors: &mut 
                     errors.push(FieldError::invalid(at_operator, value, detail));
                 }
             }
-            // Comparing numbers is known and not taken yet.
+            // The real server lists these operators as known, and still refuses them.
             "Lt" | "Gt" => {
                 let known = ["Equal", "Exists", "Lt", "Gt"];
                 errors.push(FieldError::not_supported(at_operator, operator, &known));
@@ -256,7 +256,7 @@ pub(super) fn validate_gates(spec: &Value, path: &FieldPath, errors: &mut Vec<Fi
     }
 }
 
-/// Devices that are claimed for the pod.
+/// Checks the claims of devices for the Pod.
 pub(super) fn resource_claims(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut known = BTreeSet::new();
     for (claim, at) in list_items(spec, "resourceClaims", path) {

@@ -13,7 +13,7 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APP_ARMOR_CONTAINER: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// Numbers of users and groups.
+/// Checks the numbers of users and groups.
 fn validate_numbers(context: &Value, fields: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in fields {
         if let Some(found) = context.get(*field).and_then(Value::as_i64) {
@@ -302,7 +302,7 @@ fn read_annotation<'a>(metadata: &'a Value, key: &str) -> Option<&'a str> {
     metadata.get("annotations")?.get(key)?.as_str()
 }
 
-/// Checks the annotations that containers' profiles once stood in.
+/// Checks the annotations that formerly contained the profiles of containers.
 pub(super) fn validate_annotations(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let all = metadata.get("annotations").and_then(Value::as_object);
     let all = all.into_iter().flatten();

@@ -12,7 +12,8 @@ use crate::schema::validation::metadata::{validate_annotations, validate_labels}
 use crate::schema::validation::{get_text, list_items, names, one_of};
 use crate::schema::{FieldError, FieldPath};
 
-/// The kinds of volumes, and how the real server calls each when it is one too many. It takes the first in this order.
+/// The kinds of volumes, and the name of each in the error for a volume with several kinds. The first kind in this
+/// order is the valid one.
 const KINDS: [(&str, &str); 30] = [
     ("emptyDir", "emptyDir"),
     ("hostPath", "hostPath"),
@@ -46,10 +47,10 @@ const KINDS: [(&str, &str); 30] = [
     ("image", "image"),
 ];
 
-/// The sound volumes of a pod by name; only those can be mounted.
+/// The volumes of a Pod without errors, by name. Only these can be mounted.
 pub(super) type Sound<'a> = BTreeMap<String, &'a Value>;
 
-/// Volumes of which a template's owner makes a claim each.
+/// Returns the volumes for which the owner of a template creates claims.
 pub(super) fn make_claim_volumes(extra: &ExtraVolumes) -> Vec<Value> {
     extra
         .iter()

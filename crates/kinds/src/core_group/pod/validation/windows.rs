@@ -87,7 +87,7 @@ fn is_domain(domain: &str) -> bool {
     })
 }
 
-/// Containers that are processes of the host are so all together.
+/// Checks that all containers are processes of the host, or none.
 pub(super) fn host_processes(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let asked = |value: &Value| {
         value

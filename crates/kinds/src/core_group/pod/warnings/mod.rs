@@ -296,7 +296,7 @@ fn warn_about_duplicates(spec: &Value, list: &str, field: &str, at: &FieldPath, 
     }
 }
 
-/// Parts of a byte.
+/// Adds warnings about amounts with a fraction of a byte.
 fn warn_about_fractions(amounts: Option<&Value>, at: &FieldPath, found: &mut Vec<String>) {
     let amounts = amounts.unwrap_or(&NOTHING);
     for resource in ["memory", "ephemeral-storage"] {

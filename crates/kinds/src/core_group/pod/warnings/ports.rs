@@ -8,13 +8,13 @@ use super::{FieldPath, MOST_TEXTS, get_number, get_text, go_quoted, list_items};
 
 /// Ports with equal number and protocol.
 #[derive(Default)]
-struct Same<'a> {
+struct SamePorts<'a> {
     all: Vec<(&'a Value, FieldPath)>,
     /// Their places in the list, by their port on the host and the address there.
     on_host: BTreeMap<i64, BTreeMap<&'a str, Vec<usize>>>,
 }
 
-impl<'a> Same<'a> {
+impl<'a> SamePorts<'a> {
     fn add(&mut self, port: &'a Value, at: &FieldPath) {
         let by_address = self.on_host.entry(get_number(port, "hostPort")).or_default();
         by_address
@@ -48,7 +48,7 @@ impl<'a> Same<'a> {
 }
 
 pub(super) fn warn_about_ports(containers: &[(&Value, FieldPath)], found: &mut Vec<String>) {
-    let mut known: BTreeMap<(i64, &str), Same<'_>> = BTreeMap::new();
+    let mut known: BTreeMap<(i64, &str), SamePorts<'_>> = BTreeMap::new();
     let all: Vec<(&Value, FieldPath)> = containers
         .iter()
         .flat_map(|(container, at)| list_items(container, "ports", at))
