@@ -197,7 +197,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Scans a literal after its first byte, which scan_scalar has read.
+    /// Scans a literal after its first byte, which `scan_scalar` has read.
     fn scan_rest_of_literal(&mut self, word: &str) -> Result<(), Fault> {
         for wanted in word.bytes().skip(1) {
             let byte = self.next()?;

@@ -14,8 +14,8 @@ use super::readers::{
 /// The maximum number of stored words (API groups, resources, names, verbs) of roles, and of bindings with their
 /// rights.
 const MOST_WORDS: usize = 200_000;
-/// The rules of the Roles of a namespace, or of the ClusterRoles, by name. A role beyond [`MOST_WORDS`] may give any
-/// right.
+/// The rules of the Roles of a namespace, or of the ClusterRoles, by name. A role beyond the limit of stored words may
+/// give any right.
 #[derive(Clone, Debug, Default)]
 pub struct Roles {
     rules: BTreeMap<String, Option<Vec<RuleFacts>>>,
