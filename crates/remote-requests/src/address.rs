@@ -5,7 +5,7 @@ use std::fmt;
 /// The longest address (Flux's).
 const LONGEST: usize = 2048;
 
-/// An HTTP or HTTPS address.
+/// A parsed HTTP or HTTPS address. It may be a secret, so its `Debug` prints no part of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     /// Whether requests use TLS.

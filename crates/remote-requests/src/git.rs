@@ -8,8 +8,7 @@ use tenure_api::git_repository::GitRepositoryRef;
 
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 
-/// The request of a fetch: its one form, from the plan to the connection. `sources` reads the address, the reference and the Secret's data. It keeps the result to
-/// itself, because this holds credentials.
+/// A request to fetch a Git repository, as the planner makes it. It names Secrets and never contains their data: the crate `sources` adds the credentials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
@@ -63,15 +62,15 @@ pub struct VerifyRequest {
     pub secret: String,
 }
 
-/// The objects that must be signed.
+/// The objects of a repository that a trusted key must have signed: the commit, the tag, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum VerifyMode {
     /// The commit.
     #[serde(rename = "HEAD")]
     Head,
-    /// The tag that it is fetched by.
+    /// The tag that the spec names.
     Tag,
-    /// Both.
+    /// The commit and the tag.
     #[serde(rename = "TagAndHEAD")]
     TagAndHead,
 }

@@ -270,7 +270,7 @@ impl HostQuery {
     }
 }
 
-/// An issue of a project.
+/// An issue of a project at a Git host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issue {
     /// The number of the issue in the project.
@@ -279,7 +279,7 @@ pub struct Issue {
     pub url: String,
 }
 
-/// The answer of a host.
+/// The content of a host's answer, one variant for each kind of [`HostQuery`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostReply {
     /// To `FindByPath`, `FindById` and `FindMember`: the target. `None` if the target is missing *or* if the authoriser may not see it. The host's answer is the same

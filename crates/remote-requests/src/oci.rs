@@ -13,8 +13,8 @@ pub const ORIGIN_SOURCE: &str = "org.opencontainers.image.source";
 /// The annotation of an artifact that names the revision of its files.
 pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
 
-/// The request of a fetch: its one form, from the plan to the connection. `sources` reads the address, the reference and the Secrets' data. It keeps the result to
-/// itself, because this holds credentials.
+/// A request to fetch an artifact of a container registry, as the planner makes it. It names Secrets and never contains their data: the crate `sources` adds the
+/// credentials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
