@@ -13,7 +13,7 @@ use tar::{Builder, EntryType, Header};
 use crate::budget::{BudgetLimits, OverBudget};
 use crate::limits::{Limits, describe_bytes};
 
-/// A written archive.
+/// The digest and the sizes of an archive that was written.
 #[derive(Debug)]
 pub(crate) struct Written {
     /// `sha256:…` of the bytes.
@@ -39,7 +39,7 @@ pub(crate) enum WriteError {
     Io(io::Error),
 }
 
-/// Writes an archive.
+/// Writes the gzipped tar archive of an artifact, entry by entry, within the limits.
 pub(crate) struct ArchiveWriter<'a, W: Write> {
     archive: Builder<GzEncoder<Hashed<W>>>,
     limits: &'a Limits,
@@ -128,6 +128,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
         })
     }
 
+    /// Counts the unpacked size of a file, and refuses the file if the total exceeds a limit.
     fn count_file(&mut self, path: &str, content: u64) -> Result<(), WriteError> {
         self.unpacked = self.unpacked.saturating_add(packed_size(path, content));
         self.trees.check(self.unpacked).map_err(WriteError::OverBudget)?;
@@ -164,7 +165,7 @@ fn make_header() -> Header {
     header
 }
 
-/// Hashes and counts the written bytes.
+/// A writer that hashes and counts the bytes that it passes on.
 struct Hashed<W> {
     inner: W,
     hash: Sha256,

@@ -25,7 +25,7 @@ use crate::proxy::Proxy;
 use crate::secret::TlsOptions;
 use crate::tls;
 
-/// The bytes that may still arrive, over all connections of a fetch.
+/// The limit for received bytes over all connections of a fetch, and the bytes received so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
     received: AtomicU64,

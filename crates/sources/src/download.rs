@@ -29,7 +29,7 @@ use crate::secret::{Credentials, TlsOptions};
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
-/// Why an artifact could not be fetched.
+/// Why the artifact of another controller could not be downloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     /// The address is no URL.
@@ -144,7 +144,7 @@ pub async fn download(
             timeout: request.timeout,
         })),
     };
-    // Too much data is the reason, also if the protocol reported another error.
+    // If the byte limit was reached, it is the cause of any error that the protocol reported.
     let (incoming, size) =
         received.map_err(|error| dialer.budget().limit_error().map_or(error, DownloadError::from))?;
     let path = store.store_archive(source, incoming, &request.digest)?;

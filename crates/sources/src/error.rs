@@ -12,7 +12,7 @@ use crate::budget::OverBudget;
 use crate::connector::{ConnectFailure, ConnectRefusal};
 use crate::policy::Denied;
 
-/// Why a fetch gave no artifact. One variant for each operation that can fail.
+/// Why a fetch of a Git repository gave no artifact, or why any connection failed. One variant for each operation that can fail.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// `spec.url` is no URL that a fetch supports.
@@ -100,7 +100,7 @@ pub enum FetchError {
     Broken {
         /// The URL without credentials.
         url: String,
-        /// The event.
+        /// How the connection broke.
         problem: String,
     },
     /// The server sent a redirect that is not followed.
@@ -305,7 +305,7 @@ pub enum StorageError {
     /// A file of the store could not be read or written.
     #[error("can't {action} {path}: {source}")]
     Io {
-        /// The attempted action, as "write".
+        /// The attempted action, such as "write".
         action: &'static str,
         /// Path inside the store.
         path: String,

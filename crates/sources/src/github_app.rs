@@ -56,7 +56,7 @@ pub struct GitHubApp {
     digest: [u8; 32],
 }
 
-/// The installation of an App that is meant.
+/// How a Secret names the installation of a GitHub App.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Installation {
     /// The one with this number.
@@ -71,10 +71,11 @@ impl fmt::Debug for GitHubApp {
     }
 }
 
-/// The tokens of one namespace's sources, each for its own source. Cheap to clone.
+/// The cached GitHub App tokens of one namespace's sources. A token is used for its own source only. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct AppTokens(Arc<Mutex<HashMap<SourceKey, Token>>>);
 
+/// A cached token, with its end and the digest of the App whose installation it belongs to.
 #[derive(Clone)]
 struct Token {
     of: [u8; 32],

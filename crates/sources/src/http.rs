@@ -35,7 +35,7 @@ use crate::tls;
 /// A body that is still arriving.
 pub(crate) type Body = Pin<Box<dyn AsyncRead + Send>>;
 
-/// A client with its connection and credentials.
+/// An HTTP/1.1 client with at most one open connection, and with credentials for one endpoint.
 pub(crate) struct HttpClient {
     dialer: Dialer,
     /// The endpoint that the credentials are for.
@@ -47,6 +47,7 @@ pub(crate) struct HttpClient {
     connection: Option<Connection>,
 }
 
+/// The client's open connection to an endpoint. Dropping it closes the connection.
 struct Connection {
     endpoint: Endpoint,
     sender: SendRequest<Full<Bytes>>,
@@ -59,7 +60,7 @@ impl Drop for Connection {
     }
 }
 
-/// A request, and its address.
+/// An HTTP request, with the server that it goes to.
 pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     /// The server; `http` or `https`.

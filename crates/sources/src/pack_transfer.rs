@@ -26,7 +26,7 @@ pub(crate) struct RemoteRepository {
     pub(crate) tls: TlsOptions,
 }
 
-/// A conversation about one repository.
+/// Requests references and packs of one repository from its server, within the limits and budgets of the fetch.
 pub(crate) struct PackTransfer<'a> {
     pub(crate) remote: &'a RemoteRepository,
     pub(crate) dialer: &'a Dialer,

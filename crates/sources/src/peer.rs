@@ -156,6 +156,7 @@ impl fmt::Debug for Peer {
     }
 }
 
+/// Builds the TLS connector from the authorities and the client certificate.
 fn make_connector(tls: &PeerTls) -> Result<TlsConnector, PeerError> {
     let wrong = |problem: &str| PeerError(problem.to_owned());
     let roots = match &tls.authority {

@@ -230,6 +230,7 @@ impl Policy {
         }
     }
 
+    /// Returns the kind of a refused address, with its article; `None` if sources may reach the address.
     fn find_class(&self, address: IpAddr) -> Option<&'static str> {
         if self.cluster.iter().any(|range| range.contains(address)) {
             return Some("an address of the cluster");

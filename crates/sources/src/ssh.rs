@@ -246,6 +246,7 @@ fn host_port(url: &RemoteUrl) -> String {
     }
 }
 
+/// Checks the host key that the server shows during the handshake, and stores the reason if the key is refused.
 struct HostKeyCheck {
     hosts: KnownHosts,
     refusal: Arc<Mutex<Option<String>>>,

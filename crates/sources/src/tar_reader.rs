@@ -66,7 +66,7 @@ struct Extensions {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
-    /// Whether a header of PAX was among them, and whether anything was.
+    /// Whether one of the records was a header of PAX, and whether there was any record.
     has_pax: bool,
     is_there: bool,
 }
@@ -261,7 +261,7 @@ fn read_long_name(mut text: Vec<u8>) -> Result<Vec<u8>, TarError> {
     Ok(text)
 }
 
-/// A key and its value.
+/// The key and the value of a record in a PAX header.
 pub(crate) type Record<'t> = (&'t [u8], &'t [u8]);
 
 /// Reads the records of PAX: `<length> <key>=<value>\n`.

@@ -227,7 +227,7 @@ impl Tree {
     }
 }
 
-/// An entry of the archive.
+/// An entry of the archive while it is read.
 enum Found {
     /// The range of its content within the content of all files.
     File(Range<usize>),

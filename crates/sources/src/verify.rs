@@ -23,7 +23,7 @@ pub(crate) struct TrustedSigners {
     digest: String,
 }
 
-/// A tag object, as received.
+/// A received tag object, whose signature is verified.
 pub(crate) struct ReceivedTag {
     pub(crate) id: Oid,
     pub(crate) content: Rc<Vec<u8>>,

@@ -20,7 +20,7 @@ use crate::ignore::IGNORE_FILE;
 use crate::limits::Limits;
 use crate::tar_reader::{TarError, TarKind, TarReader};
 
-/// The previous artifact.
+/// The archive of the source's previous artifact, open for reading.
 pub(super) struct PreviousArtifact {
     pub(super) file: File,
     pub(super) digest: String,
@@ -94,7 +94,7 @@ fn is_md5(mark: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The parts that make an archive.
+/// The input of an archive: the index of all objects, and the files that hold their contents.
 pub(super) struct Parts<'a> {
     pub(super) index: &'a Index,
     /// The file with patterns.
@@ -182,6 +182,7 @@ fn missing_error(key: &str) -> BucketError {
     StorageError::Missing { digest: key.to_owned() }.into()
 }
 
+/// Returns an error if the fetch was cancelled.
 fn check_cancelled(cancelled: &AtomicBool) -> Result<(), BucketError> {
     if cancelled.load(Ordering::Relaxed) {
         // The fetch was cancelled. This error is visible only if the timeout and the fetch end at the same moment.

@@ -12,7 +12,7 @@ const MOST_STATES: usize = 16 << 10;
 /// Braces within braces.
 const MOST_DEPTH: usize = 16;
 
-/// The number of steps that are left.
+/// The number of matching steps that are left for all patterns of one artifact.
 #[derive(Debug)]
 pub(super) struct Steps(Cell<u64>);
 
@@ -35,7 +35,7 @@ impl Steps {
     }
 }
 
-/// The patterns take too much work for so many files.
+/// The error when matching the patterns takes more steps than one artifact may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMuchWork;
 
@@ -46,6 +46,7 @@ pub(super) struct Glob {
     start: usize,
 }
 
+/// A state of the automaton of a pattern.
 #[derive(Debug, Clone)]
 enum State {
     /// Matches one character, then continues with another state.
@@ -55,6 +56,7 @@ enum State {
     Accept,
 }
 
+/// The characters that a state accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Matcher {
     Character(char),
@@ -94,7 +96,7 @@ enum Piece {
     Alternatives(Vec<Vec<Piece>>),
 }
 
-/// Checks whether a text has a character of patterns.
+/// Checks whether a text is a pattern: has `*`, `?` or a bracket.
 pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', ']'])
 }
@@ -230,6 +232,7 @@ impl Glob {
     }
 }
 
+/// Parses the text of a pattern into pieces.
 struct Reader {
     characters: Vec<char>,
     at: usize,

@@ -2,7 +2,7 @@
 
 use super::oid::{Algorithm, Oid};
 
-/// The needed parts of a commit.
+/// The parts of a commit that a fetch needs: its tree, and the first line of its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommitObject {
     pub(crate) tree: Oid,

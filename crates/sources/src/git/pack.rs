@@ -69,6 +69,7 @@ impl ObjectKind {
     }
 }
 
+/// The place and the size of an entry in the pack file.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     /// The offset of the entry, and the distance from there to its compressed data.
@@ -79,7 +80,7 @@ struct Entry {
     base: u32,
 }
 
-/// An indexed pack.
+/// A received pack after indexing: its objects can be read by their ids.
 pub(crate) struct Pack<'a> {
     file: &'a File,
     entries: Vec<Entry>,
@@ -282,6 +283,7 @@ impl<'a> Pack<'a> {
         Ok(())
     }
 
+    /// Inflates the data of an entry: a complete object, or a delta.
     fn inflate_entry(&mut self, index: u32) -> Result<Vec<u8>, PackError> {
         let entry = self
             .entries
@@ -341,7 +343,7 @@ impl<'a> Pack<'a> {
         self.cache.len()
     }
 
-    /// Returns an error if the fetch was cancelled.
+    /// Checks for a cancelled fetch, and returns [`PackError::Cancelled`] then.
     pub(crate) fn check(&self) -> Result<(), PackError> {
         check(self.cancelled)
     }

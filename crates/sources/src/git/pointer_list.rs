@@ -19,12 +19,12 @@ pub(crate) struct PlacedPointer {
 #[derive(Debug, Default)]
 pub(crate) struct PointerList(Vec<PlacedPointer>);
 
-/// There are more pointers than a fetch follows.
+/// The error for an artifact with more pointers of Git LFS than a fetch follows.
 #[derive(Debug)]
 pub(crate) struct TooManyPointers;
 
 impl PointerList {
-    /// Checks whether a file of this size can be a pointer.
+    /// Checks whether a file of this size, in bytes, can be a pointer.
     pub(crate) fn may_contain(size: u64) -> bool {
         size < LONGEST as u64
     }

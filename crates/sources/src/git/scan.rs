@@ -8,7 +8,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::oid::{Algorithm, Oid};
 
-/// The kind of an entry of a pack.
+/// The kind of a pack's entry: a complete object, or a delta to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Commit,
@@ -34,6 +34,7 @@ impl From<io::Error> for ScanError {
     }
 }
 
+/// The error for an object whose inflated length differs from the declared one.
 const WRONG: ScanError = ScanError::Malformed("an object is not as long as it says");
 /// Bytes that are inflated at a time.
 const PIECE: usize = 8 << 10;

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 /// The client name that is sent to the server.
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
-/// Why a conversation failed.
+/// Why a conversation with a Git server failed.
 #[derive(Debug)]
 pub(crate) enum WireError {
     /// The stream ended or broke.
@@ -43,7 +43,7 @@ impl From<io::Error> for WireError {
     }
 }
 
-/// A reference of the server.
+/// A reference that the server has listed, with its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteReference {
     pub(crate) name: String,
@@ -53,7 +53,7 @@ pub(crate) struct RemoteReference {
     pub(crate) peeled: Option<Oid>,
 }
 
-/// The server's first message.
+/// The server's first message, in version 2 or 0 of the protocol.
 #[derive(Debug)]
 pub(crate) enum Advertisement {
     /// Version 2: references have to be requested.

@@ -11,7 +11,7 @@ use crate::ignore::Ignore;
 use crate::policy::Scheme;
 use crate::url::RemoteUrl;
 
-/// How to find the API of LFS.
+/// The place of the Git LFS API for a repository, or the ssh server that names the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LfsServer {
     /// The API is here.
@@ -20,7 +20,7 @@ pub(crate) enum LfsServer {
     Ssh(RemoteUrl),
 }
 
-/// The settings that a repository has for LFS.
+/// The settings of a repository's `.lfsconfig` that concern fetches: the address of the API, and the patterns of files.
 #[derive(Debug, Default)]
 pub(crate) struct LfsConfig {
     url: Option<String>,

@@ -17,7 +17,7 @@ pub(crate) enum Challenge {
     Bearer { realm: String, service: Option<String> },
 }
 
-/// A server of tokens.
+/// The address of a token server, which a registry's challenge names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Realm {
     pub(crate) endpoint: Endpoint,
@@ -48,6 +48,7 @@ pub(crate) fn read_challenge<'a>(values: impl Iterator<Item = &'a str>) -> Optio
     basic
 }
 
+/// The keys and values of a challenge.
 type Parameters = Vec<(String, String)>;
 
 /// Splits `Bearer realm="a",service="b", Basic realm="c"` by its schemes.

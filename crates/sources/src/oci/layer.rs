@@ -72,7 +72,7 @@ impl From<WriteError> for LayerError {
     }
 }
 
-/// A received layer, and the bounds of the work on it.
+/// A received layer of an artifact, with the ignore patterns and the bounds for unpacking it.
 pub(super) struct Layer<'a> {
     pub(super) file: &'a File,
     pub(super) ignore: Option<&'a str>,

@@ -21,7 +21,7 @@ pub(super) const MANIFEST_TYPES: &str = "application/vnd.oci.image.manifest.v1+j
 const ANNOTATION_BYTES: usize = 1 << 10;
 const ANNOTATIONS_BYTES: usize = 4 << 10;
 
-/// A manifest document.
+/// A manifest document of a registry: one artifact's manifest, or a list of manifests.
 #[derive(Debug)]
 pub(super) enum Manifest {
     /// The manifest of an artifact.
@@ -37,7 +37,7 @@ pub(super) struct Image {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// A layer of an artifact.
+/// A manifest's description of a layer: media type, digest and size.
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) media_type: String,
