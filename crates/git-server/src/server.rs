@@ -18,7 +18,7 @@ use crate::large_files::{LargeFileOptions, LargeFileRequest, LargeFiles};
 use crate::repository::Repository;
 use crate::ssh;
 
-/// The listeners of the server and the credentials that it accepts.
+/// The options of a [`GitServer`]: its listeners, the accepted credentials, and the protocol versions.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where HTTP listens; port 0 takes a free one.
@@ -129,7 +129,7 @@ pub struct Push {
     pub object: Option<String>,
 }
 
-/// A stream of pushes.
+/// The receiver of the pushes that a server reports.
 pub type Pushes = broadcast::Receiver<Push>;
 
 /// The state that the listeners share.
