@@ -7,14 +7,14 @@ use openpgp_packets::packet::{take_byte, take_bytes, take_mpi, take_number};
 
 use crate::arithmetic::Hash;
 
-/// The numbers of a signature.
+/// The numbers that form a signature: one for RSA and for current Ed25519, two for ECDSA and older EdDSA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Numbers {
     One(Vec<u8>),
     Two(Vec<u8>, Vec<u8>),
 }
 
-/// A signature.
+/// A parsed OpenPGP signature packet of version 4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
     /// The kind of the signature.
