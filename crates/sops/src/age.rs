@@ -29,7 +29,7 @@ const NONCE: usize = 16;
 /// Steps of `go_yaml::meter` that one try of an identity on a stanza counts.
 const STEPS: usize = 20_000;
 
-/// A private key of age.
+/// A private key of age (an X25519 identity), with its public key.
 pub(crate) struct Identity {
     scalar: Zeroizing<[u8; 32]>,
     public: [u8; 32],
@@ -42,7 +42,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Returns its recipient, as age prints it.
+    /// Returns the public key as age prints it: the recipient.
     pub(crate) fn recipient(&self) -> String {
         bech32::encode("age", &self.public)
     }
@@ -93,7 +93,7 @@ pub(crate) fn read_identities(text: &str, most: usize) -> Result<Vec<Identity>, 
     Ok(identities)
 }
 
-/// A stanza for an X25519 recipient.
+/// A stanza in the header of an age file: the file key, encrypted for one X25519 recipient.
 struct Stanza {
     share: [u8; 32],
     wrapped: Vec<u8>,

@@ -45,7 +45,7 @@ pub(super) enum Secret {
     },
 }
 
-/// The content of a secret key packet.
+/// The result of reading a secret key packet.
 enum Found {
     Key(SecretKey),
     /// A key that can't decrypt, or without its secret.

@@ -97,7 +97,7 @@ fn open_ecdh(
     is_padding.then(|| Zeroizing::new(content.to_vec()))
 }
 
-/// Returns the bytes of a cipher's key.
+/// Returns the number of bytes of a cipher's key.
 pub(super) fn key_size(cipher: u8) -> Option<usize> {
     match cipher {
         7 => Some(16),

@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 use crate::stores::dotenv::as_text;
-use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
+use crate::tree::{Comment, Document, Entry, Node, NodeCounter, Span, Value};
 
 /// The section before all others. It has no header if it comes first.
 const DEFAULT: &str = "DEFAULT";
@@ -15,7 +15,7 @@ const TRIPLE: &str = "\"\"\"";
 ///
 /// # Errors
 /// For a line that is no section, no comment and no pair.
-pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
+pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Document, Error> {
     let mut reader = Reader {
         rest: file.strip_prefix('\u{feff}').unwrap_or(file),
         line: 0,

@@ -10,13 +10,13 @@ use go_yaml::scalar::{Dialect, Scalar, resolve};
 use zeroize::Zeroizing;
 
 use crate::error::Error;
-use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
+use crate::tree::{Comment, Document, Entry, Node, NodeCounter, Span, Value};
 
 /// Reads all documents of a file.
 ///
 /// # Errors
 /// When the file isn't YAML, or has a form that SOPS doesn't encrypt.
-pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error> {
+pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Vec<Document>, Error> {
     let mut reader = Reader {
         events: EventReader::new(file, Dialect::V3),
         comments: VecDeque::new(),
@@ -41,7 +41,7 @@ struct Reader<'text, 'count> {
     comments: VecDeque<(Mark, &'text str)>,
     /// The nodes of anchors; `None` while a node is read.
     anchors: HashMap<&'text str, Option<Node>>,
-    count: &'count mut Count,
+    count: &'count mut NodeCounter,
     /// The end of the last scalar or bracket.
     last_end: usize,
 }
