@@ -32,7 +32,7 @@ const BODY_BYTES: usize = 1 << 20;
 /// The number of requests that are stored with their content, and the number of paths that are counted.
 const REMEMBERED: usize = 10_000;
 
-/// The API that the host speaks.
+/// The kind of Git host whose API the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The API of GitLab, with its device flow and its tokens for a container registry.
@@ -253,7 +253,7 @@ impl ForgeServer {
         self.lock_world().authorise(person, scopes, "glpat-", expires_at)
     }
 
-    /// Revokes such a token.
+    /// Revokes a token that [`ForgeServer::authorise`] has made.
     pub fn revoke_authoriser(&self, value: &str) {
         let shown = hash_value(value);
         for known in &mut self.lock_world().authorisers {
@@ -350,7 +350,7 @@ impl ForgeServer {
         self.lock_world().clock.now()
     }
 
-    /// Adds a fault.
+    /// Adds a fault, with which the host misbehaves for the requests that fit it.
     pub fn misbehave(&self, fault: Fault) {
         self.lock_traffic().faults.push(fault);
     }

@@ -34,7 +34,7 @@ pub enum LiveCredentialKind {
     Key,
 }
 
-/// A credential that is valid now.
+/// A deploy token or key that the host accepts now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveCredential {
     /// The kind.

@@ -28,7 +28,7 @@ pub struct CredentialKindInputs<'a> {
     pub has_known_hosts: bool,
 }
 
-/// Chooses the kind of credentials.
+/// Chooses the kind of credentials for a request: the existing kind, the kind that the AccessProvider sets, or the host's usual one.
 ///
 /// # Errors
 /// The reason why the host makes no credentials for the request, with advice.

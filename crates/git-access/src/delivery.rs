@@ -63,7 +63,7 @@ impl Form {
         }
     }
 
-    /// Returns the type of the Secret.
+    /// Returns the Kubernetes type of a Secret in this form.
     #[must_use]
     pub fn secret_type(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Form {
     }
 }
 
-/// Reads the role of a request.
+/// Reads the role in the spec of a request; `None` if it is unknown.
 #[must_use]
 pub fn read_role(spec: &FluxAccessRequestSpec) -> Option<Role> {
     [Role::ReadRepository, Role::ReadRegistry]
@@ -171,7 +171,7 @@ pub fn grants_as_wanted(live: &Value, wanted: &Value) -> bool {
         .all(|field| live.get(field) == wanted.get(field))
 }
 
-/// The state of the AccessProvider of a request.
+/// Whether the AccessProvider of a request exists, is suspended or is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderState {
     /// The AccessProvider is missing.

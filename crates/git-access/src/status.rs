@@ -117,7 +117,7 @@ pub fn decide_state(status: &FluxAccessRequestStatus, verdict: &Verdict) -> &'st
     name_state(verdict, was_approved || !status.credentials.is_empty())
 }
 
-/// Returns the conditions of a request.
+/// Returns all conditions of a request, from its verdict and the plans for its namespaces.
 #[must_use]
 pub fn conclude_request(
     request: &FluxAccessRequest,

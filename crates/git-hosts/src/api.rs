@@ -43,7 +43,7 @@ pub(crate) struct Progress {
     pub(crate) listed: Vec<ListedCredential>,
 }
 
-/// The API of one host.
+/// The API of one kind of Git host: turns questions and orders into requests, and reads the answers.
 pub(crate) trait Api: Send + Sync {
     fn kind(&self) -> HostKind;
 
@@ -75,7 +75,7 @@ pub(crate) trait Api: Send + Sync {
     ) -> Result<ApiStep, HostError>;
 }
 
-/// Decides the step after an answer.
+/// Decides what follows an answer: another request, or the result of the conversation.
 pub(crate) fn find_next_step(
     api: &dyn Api,
     query: &HostQuery,

@@ -111,7 +111,7 @@ impl Reply {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// Returns a header that is text.
+    /// Returns the value of a header, if it is present and text.
     pub(crate) fn header(&self, name: &'static str) -> Option<&str> {
         let value = self.headers.get(HeaderName::from_static(name))?;
         value.to_str().ok()

@@ -84,7 +84,7 @@ pub(crate) struct LargeFiles {
     pub(crate) base: OnceLock<String>,
 }
 
-/// An answer before it is sent.
+/// The answer to a request for large files, before it is sent.
 pub(crate) struct LargeFileAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,

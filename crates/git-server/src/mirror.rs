@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::GitServerError;
 use crate::repository::Repository;
 
-/// A repository that follows a folder.
+/// A repository whose branch `main` follows the content of a local folder.
 #[derive(Debug)]
 pub struct Mirror {
     repository: Repository,

@@ -14,7 +14,7 @@ pub struct Repository {
     folder: PathBuf,
 }
 
-/// The content of a path in a commit.
+/// The content that a commit writes at a path, or the removal of the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A regular file.

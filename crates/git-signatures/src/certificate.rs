@@ -66,7 +66,7 @@ pub(crate) struct Certificate {
     signatures: usize,
 }
 
-/// The result of a signature check.
+/// The result of checking a signature with one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Good,
@@ -178,7 +178,7 @@ pub(crate) fn is_current(signature: &Signature, now: i64) -> bool {
 }
 
 impl Certificate {
-    /// Reads the keys of a block.
+    /// Reads the certificates in the packets of one armored block.
     ///
     /// # Errors
     /// The problem of a key.

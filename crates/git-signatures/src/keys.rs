@@ -31,7 +31,7 @@ pub struct InvalidKey(String);
 pub struct Unverified(String);
 
 impl TrustedKeys {
-    /// Reads the entries of a Secret.
+    /// Reads the public keys in the entries of a Secret.
     ///
     /// # Errors
     /// The unusable entry and the reason, without its content. Also when there is no key at all.

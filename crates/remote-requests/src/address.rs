@@ -29,7 +29,7 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// Reads an address.
+    /// Parses the text of an address.
     ///
     /// # Errors
     /// The problem of the address, without any part of it.
@@ -106,7 +106,7 @@ impl Address {
     }
 }
 
-/// Reads a host, and a port.
+/// Parses `host` or `host:port`.
 pub fn read_server(server: &str) -> Result<(String, Option<u16>), &'static str> {
     let bad_port = "its port is none";
     let (host, port) = match server.strip_prefix('[') {

@@ -43,7 +43,7 @@ pub struct Copy {
     pub strategy: Strategy,
 }
 
-/// The way in which files are copied.
+/// How a copy step treats existing files and archives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Strategy {
     /// Overwrite existing files.
@@ -51,7 +51,7 @@ pub enum Strategy {
     Overwrite,
     /// Merge YAML with existing files, as Helm merges values.
     Merge,
-    /// The files inside archives are copied.
+    /// Copy the files inside archives instead of the archives.
     Extract,
 }
 

@@ -27,7 +27,7 @@ pub struct DownloadRequest {
 }
 
 impl DownloadRequest {
-    /// Returns the identity of the content.
+    /// Returns the identity of the content that the request asks for.
     #[must_use]
     pub fn facts(&self) -> ArtifactFacts {
         ArtifactFacts {

@@ -28,7 +28,7 @@ pub enum Fetched {
     },
 }
 
-/// A failed fetch.
+/// The failure of a fetch: its reason and message, and whether and when a retry may help.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FetchFailure {

@@ -41,7 +41,7 @@ pub struct FetchRequest {
     pub platform: bool,
 }
 
-/// The kind of the credentials in a Secret.
+/// The kind of credentials in the Secret of a Git repository: `spec.provider`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Provider {

@@ -24,7 +24,7 @@ impl fmt::Debug for ReceiverConnection {
     }
 }
 
-/// The method of a request.
+/// The HTTP method of a [`NotificationRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// A request without a body.

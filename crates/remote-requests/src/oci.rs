@@ -49,7 +49,7 @@ pub struct FetchRequest {
     pub platform: bool,
 }
 
-/// The operation on a layer.
+/// How a fetched layer becomes the artifact: extracted, or unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LayerOperation {

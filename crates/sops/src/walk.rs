@@ -52,7 +52,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Decrypts all documents.
+    /// Decrypts the values of all documents in place, and hashes them.
     ///
     /// # Errors
     /// When a value can't be decrypted.

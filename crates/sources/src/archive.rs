@@ -126,7 +126,7 @@ pub(crate) struct Selection<'a> {
     pub(crate) submodules: bool,
 }
 
-/// The submodules of a commit.
+/// The submodules of a commit: their paths and commits, and the text of `.gitmodules`.
 #[derive(Debug, Default)]
 pub(crate) struct Submodules {
     /// Their paths and commits.

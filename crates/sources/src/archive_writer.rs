@@ -24,7 +24,7 @@ pub(crate) struct Written {
     pub(crate) unpacked: u64,
 }
 
-/// Why an entry can't be written.
+/// Why an entry of an artifact's archive can't be written.
 #[derive(Debug)]
 pub(crate) enum WriteError {
     /// The path and what is wrong with it.
@@ -68,7 +68,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
         }
     }
 
-    /// Adds a file.
+    /// Writes a file into the archive.
     pub(crate) fn add_file(
         &mut self,
         path: &str,
@@ -85,7 +85,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
             .map_err(WriteError::Io)
     }
 
-    /// Adds a symbolic link.
+    /// Writes a symbolic link into the archive.
     pub(crate) fn add_link(&mut self, path: &str, target: &[u8]) -> Result<(), WriteError> {
         self.count_file(path, target.len() as u64)?;
         let invalid = |problem: &str| WriteError::Invalid(format!("the link {path:?} {problem}"));
@@ -115,7 +115,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
             .map_err(WriteError::Io)
     }
 
-    /// Writes the end of the archive.
+    /// Writes the end of the archive, and returns its digest and sizes.
     pub(crate) fn finish(self) -> Result<Written, WriteError> {
         let unpacked = self.unpacked;
         let gzip = self.archive.into_inner().map_err(WriteError::Io)?;

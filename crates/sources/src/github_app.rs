@@ -113,7 +113,7 @@ pub(crate) fn is_app(secret: &SecretData) -> bool {
 }
 
 impl GitHubApp {
-    /// Reads the data of a Secret.
+    /// Reads an App from the data of a Secret.
     ///
     /// # Errors
     /// [`FetchError::InvalidProvider`] when the Secret is not one of an App, [`FetchError::InvalidSecret`] when an entry can't be used.

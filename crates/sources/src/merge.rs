@@ -173,6 +173,7 @@ impl Places {
     }
 }
 
+/// A reader of the entries in a part's archive.
 type Entries<'a> = TarReader<std::io::Take<MultiGzDecoder<&'a File>>>;
 
 impl Part {

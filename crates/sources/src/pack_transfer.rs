@@ -18,7 +18,7 @@ use crate::url::RemoteUrl;
 /// Bytes of the buffers of a connection.
 const CONNECTION_BYTES: u64 = 512 << 10;
 
-/// A repository, and the credentials for its server.
+/// The URL of a Git repository, with the credentials and TLS settings for its server.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteRepository {
     pub(crate) url: RemoteUrl,

@@ -51,6 +51,7 @@ pub struct PeerTls {
 #[derive(Clone)]
 pub struct Peer(Arc<Shared>);
 
+/// The settings of a [`Peer`] that all its clones share.
 struct Shared {
     reach: Connector,
     endpoint: Endpoint,
@@ -212,7 +213,7 @@ impl tower::Service<Uri> for Peer {
     }
 }
 
-/// An open connection, counted until it is closed.
+/// An open TLS connection to the API server, counted until it is closed.
 pub struct PeerConnection {
     io: TokioIo<TlsStream<Stream>>,
     _held: HeldBytes,

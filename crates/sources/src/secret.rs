@@ -64,7 +64,7 @@ pub enum Credentials {
     },
 }
 
-/// The certificates for TLS, besides the system's.
+/// The certificates for TLS: trusted authorities besides the system's, and the client's own certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// `ca.crt` (or Flux's older `caFile`): PEM certificates believed in addition to the system's.

@@ -20,7 +20,7 @@ const MOST: usize = 32;
 /// The deepest nesting of submodules (go-git's).
 const DEEPEST: usize = 10;
 
-/// A submodule to fetch.
+/// A submodule that has to be fetched: its path in the artifact, its repository and its commit.
 pub(crate) struct Module {
     /// Its path, from the root of the artifact.
     pub(crate) path: String,

@@ -12,7 +12,7 @@ const BLOCK: usize = 512;
 /// The longest headers of one entry, in bytes.
 const HEADER_BYTES: u64 = 64 << 10;
 
-/// Why an archive can't be read.
+/// Why a tar archive can't be read.
 #[derive(Debug)]
 pub(crate) enum TarError {
     /// The problem of the archive.
@@ -52,7 +52,7 @@ pub(crate) enum TarKind {
     Link(Vec<u8>),
 }
 
-/// Reads an archive from its beginning.
+/// Reads the entries of a tar archive one after the other.
 pub(crate) struct TarReader<R> {
     inner: R,
     /// Bytes of the entry's content that were not read yet, and of the padding of its last block.

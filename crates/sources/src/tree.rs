@@ -21,7 +21,7 @@ pub struct Tree {
     executables: BTreeSet<String>,
 }
 
-/// The entry at a path.
+/// A file or symbolic link of a [`Tree`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// A regular file's content.
@@ -30,7 +30,7 @@ pub enum Node {
     Link(String),
 }
 
-/// The result of [`Tree::entry`].
+/// The file, folder or symbolic link at a path of a [`Tree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A regular file's content.

@@ -46,7 +46,7 @@ pub(crate) enum WantedCommit {
     Submodule(Oid),
 }
 
-/// An archive before it is stored.
+/// The archive of an artifact in a temporary file, before it is stored.
 pub(crate) struct PackedFiles {
     pub(crate) archive: IncomingFile,
     pub(crate) written: Written,
@@ -71,13 +71,13 @@ pub(crate) struct CommitFacts {
 }
 
 impl UnpackWork {
-    /// Measures the cost of the pack.
+    /// Measures the memory and work that indexing the pack takes.
     pub(crate) fn measure_pack(&self, received: &IncomingFile, algorithm: Algorithm) -> Result<Measure, FetchError> {
         Measure::from_pack(received.file(), algorithm, &self.limits, &self.cancelled)
             .map_err(|error| self.pack_error(error))
     }
 
-    /// Makes an archive of a commit.
+    /// Indexes the pack, and writes the archive of the wanted commit.
     pub(crate) fn unpack(
         &self,
         received: &IncomingFile,

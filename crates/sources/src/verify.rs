@@ -33,7 +33,7 @@ pub(crate) struct ReceivedTag {
 const LARGEST: usize = 1 << 20;
 
 impl TrustedSigners {
-    /// Reads the keys of a Secret.
+    /// Reads the trusted keys from the data of a Secret.
     pub(crate) fn read(mode: VerifyMode, secret: Option<&SecretData>) -> Result<Self, FetchError> {
         let invalid = |problem: String| FetchError::InvalidKeys { problem };
         let secret = secret.ok_or_else(|| invalid("it was not read".to_owned()))?;

@@ -186,7 +186,7 @@ impl Configuration {
     }
 }
 
-/// The result of reading a file.
+/// The result of reading a configuration file: its entries, or the problem of the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// The file was read. The list may be empty.

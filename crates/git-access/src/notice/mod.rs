@@ -74,7 +74,7 @@ impl IssueLimiter {
     }
 }
 
-/// Returns the asker for the limits.
+/// Returns the name of the asker by which issues are counted for the limits.
 #[must_use]
 pub fn name_asker(asked_in: &AskedIn) -> String {
     match (&asked_in.tenant, asked_in.kind.as_str()) {

@@ -21,7 +21,7 @@ pub(super) const CURVE_25519: &[u8] = &[0x2b, 6, 1, 4, 1, 0x97, 0x55, 1, 5, 1];
 /// The allowed bits of a modulus.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 1024..=4096;
 
-/// A secret key that can decrypt.
+/// An OpenPGP secret key that can decrypt session keys.
 pub(crate) struct SecretKey {
     pub(super) id: [u8; 8],
     pub(super) fingerprint: [u8; 20],
@@ -52,7 +52,7 @@ enum Found {
     Nothing,
 }
 
-/// Reads the keys of a text.
+/// Reads the armored secret keys of a text, at most `most` of them.
 ///
 /// # Errors
 /// When no key can decrypt. The error has the reason, and no part of the text.

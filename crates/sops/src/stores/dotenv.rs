@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::text;
 use crate::tree::{Comment, Document, Entry, Node, NodeCounter, Span, Value};
 
-/// Reads a file.
+/// Reads a dotenv file into a document.
 ///
 /// # Errors
 /// For a line that is neither empty, nor a comment, nor a pair.
@@ -41,7 +41,7 @@ pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Document, Erro
     })
 }
 
-/// Writes a file.
+/// Writes a document as a dotenv file.
 ///
 /// # Errors
 /// When a value is a map or a list.

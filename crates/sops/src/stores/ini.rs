@@ -76,7 +76,7 @@ pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Document, Erro
     })
 }
 
-/// A section while it is read.
+/// A section of an INI file while its lines are read.
 #[derive(Default)]
 struct Section {
     comment: String,
@@ -125,6 +125,7 @@ fn comment_entry(comment: &str) -> Option<Entry> {
     Some(Entry::Comment(Comment::new(text, Span::default())))
 }
 
+/// Reads the lines of an INI file.
 struct Reader<'a> {
     rest: &'a str,
     line: usize,
@@ -252,7 +253,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a file.
+/// Writes a document as an INI file.
 ///
 /// # Errors
 /// When the document has anything but sections at the top.

@@ -31,6 +31,7 @@ pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Document, Erro
     })
 }
 
+/// Parses JSON text into nodes.
 struct Reader<'a, 'b> {
     file: &'a str,
     at: usize,

@@ -35,6 +35,7 @@ pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Vec<Document>,
     }
 }
 
+/// Builds nodes from the events of a YAML file.
 struct Reader<'text, 'count> {
     events: EventReader<'text>,
     /// Comments that were read and not assigned yet.

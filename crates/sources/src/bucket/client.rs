@@ -51,7 +51,7 @@ pub(super) struct StoreClient<'a> {
     region: Arc<Mutex<Option<String>>>,
 }
 
-/// An object whose body is still arriving.
+/// The answer to a request for an object, whose body is still arriving.
 pub(super) struct OpenObject {
     pub(super) body: Body,
     /// The ETag of the answer.

@@ -99,7 +99,7 @@ struct Surveyed {
     memory: GrowingCharge,
 }
 
-/// An object that was received.
+/// An object whose content was received into a file.
 struct ReceivedObject {
     key: String,
     mark: String,

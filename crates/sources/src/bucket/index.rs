@@ -23,7 +23,7 @@ pub(super) struct Index {
     pub(super) objects: BTreeMap<String, Object>,
 }
 
-/// An object that becomes a file.
+/// An object that becomes a file of the artifact: its mark (ETag), its size and where its content is.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) mark: String,
@@ -112,7 +112,7 @@ impl Index {
         Ok(())
     }
 
-    /// Returns the revision.
+    /// Returns the revision of the artifact: the digest of all keys and marks.
     pub(super) fn revision(&self) -> String {
         let mut hash = Sha256::new();
         for (key, object) in &self.objects {

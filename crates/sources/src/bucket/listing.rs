@@ -12,7 +12,7 @@ const DEPTH: usize = 16;
 /// Bytes of a text that is read. An encoded key may be three times as long as the key.
 const TEXT_BYTES: usize = 16 << 10;
 
-/// An object of a listing.
+/// An object, as a page of a bucket's listing describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
     pub(super) key: String,

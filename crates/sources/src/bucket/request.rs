@@ -46,7 +46,7 @@ pub struct BucketSecrets {
     pub proxy: Option<SecretData>,
 }
 
-/// The keys that sign requests.
+/// The key pair of an account at the store, with which requests are signed.
 #[derive(Debug, Clone)]
 pub struct AccessKeys {
     /// The id of the keys; each request contains it.

@@ -53,7 +53,7 @@ pub(super) fn write_time(time: Timestamp) -> String {
 }
 
 impl Signed<'_> {
-    /// Returns the value of `Authorization`.
+    /// Signs the request, and returns the value of its header `Authorization`.
     pub(super) fn authorize(&self, keys: &AccessKeys) -> String {
         let time = write_time(self.time);
         let mut headers = vec![

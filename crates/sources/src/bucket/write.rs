@@ -26,6 +26,7 @@ pub(super) struct PreviousArtifact {
     pub(super) digest: String,
 }
 
+/// A reader of the entries in the previous artifact's archive.
 type Entries<'a> = TarReader<io::Take<MultiGzDecoder<io::BufReader<&'a File>>>>;
 
 impl PreviousArtifact {

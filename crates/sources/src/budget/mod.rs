@@ -196,7 +196,7 @@ impl ByteBudget {
         self.shared.lock().share.is_some()
     }
 
-    /// Adds bytes to the share.
+    /// Adds bytes to this process' share, after the other process has granted them.
     pub fn add_share(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.share = state.share.map(|share| share.saturating_add(bytes));
@@ -242,7 +242,7 @@ impl ByteBudget {
         self.shared.changed.notified().await;
     }
 
-    /// Returns the limits of this process.
+    /// Returns the limits for the lanes of this process, after halving and dividing.
     pub fn process_limits(&self) -> BudgetLimits {
         self.shared.lock().compute_limits(&self.shared.whole)
     }

@@ -39,7 +39,7 @@ impl Steps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMuchWork;
 
-/// A compiled pattern.
+/// A pattern of paths, compiled to an automaton.
 #[derive(Debug)]
 pub(super) struct Glob {
     states: Vec<State>,
@@ -81,7 +81,7 @@ impl Matcher {
     }
 }
 
-/// A part of a pattern.
+/// A parsed piece of a pattern, such as a character, `*` or `**/`.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     One(Matcher),

@@ -43,7 +43,7 @@ pub fn describe_pointer(content: &[u8]) -> Option<String> {
     }
 }
 
-/// Reads the content of a file.
+/// Checks whether the content of a file is a pointer, and reads it.
 pub(crate) fn read(content: &[u8]) -> Reading {
     if content.len() >= LONGEST || !content.starts_with(b"version ") {
         return Reading::Content;

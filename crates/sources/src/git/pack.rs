@@ -27,7 +27,7 @@ const CACHED: u64 = 128;
 /// The index that stands for no entry.
 const NONE: u32 = u32::MAX;
 
-/// Why a pack can't be used.
+/// Why a received pack can't be indexed, or an object of it can't be read.
 #[derive(Debug)]
 pub(crate) enum PackError {
     Io(std::io::Error),
@@ -49,7 +49,7 @@ impl From<ScanError> for PackError {
     }
 }
 
-/// The kind of an object.
+/// The kind of a Git object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
     Commit,

@@ -5,7 +5,7 @@ use crate::git::lfs_pointer::{self, LONGEST, Pointer, Reading};
 /// The most files of an artifact whose content is in LFS. The list is held while contents arrive.
 const MOST: usize = 2000;
 
-/// A file whose content is in LFS.
+/// A file of an archive that has a pointer of Git LFS in place of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlacedPointer {
     /// The path of the file in the archive.

@@ -21,7 +21,7 @@ pub(crate) enum EntryKind {
     ReferenceDelta(Oid),
 }
 
-/// Why a pack can't be read.
+/// Why the bytes of a pack file can't be read.
 #[derive(Debug)]
 pub(crate) enum ScanError {
     Io(io::Error),

@@ -56,7 +56,7 @@ impl LfsConfig {
         Some(!is_included || is_excluded)
     }
 
-    /// Finds the server of a repository.
+    /// Finds the Git LFS server of a repository, by its settings and its URL.
     pub(crate) fn find_server(&self, remote: &RemoteUrl) -> Result<LfsServer, FetchError> {
         let is_ssh = remote.endpoint().scheme == Scheme::Ssh;
         let invalid = |problem: String| FetchError::HttpApi {

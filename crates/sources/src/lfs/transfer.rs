@@ -87,7 +87,7 @@ impl Contents {
         self.paths.is_empty()
     }
 
-    /// Finds the contents by paths.
+    /// Returns the place of the content for each path of the archive.
     pub(crate) fn find(&self) -> BTreeMap<&str, Place<'_>> {
         let find = |id: &ObjectId| {
             let Some((index, offset, size)) = self.places.get(id).copied() else {

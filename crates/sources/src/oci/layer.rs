@@ -82,7 +82,7 @@ pub(super) struct Layer<'a> {
 }
 
 impl Layer<'_> {
-    /// Writes the archive.
+    /// Writes the layer's files that become part of the artifact into an archive.
     pub(super) fn write_archive(&self, memory: &mut GrowingCharge, out: impl Write) -> Result<Written, LayerError> {
         let kept = self.list_kept(memory)?;
         let mut archive = ArchiveWriter::new(out, self.limits, self.trees);

@@ -55,6 +55,7 @@ pub(super) struct Referrer {
     pub(super) predicate: Option<String>,
 }
 
+/// A manifest or a list of manifests, before it is checked.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawManifest {
@@ -64,6 +65,7 @@ struct RawManifest {
     annotations: Option<BTreeMap<String, String>>,
 }
 
+/// A reference to a blob or a manifest (an OCI content descriptor).
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Descriptor {

@@ -37,7 +37,7 @@ struct TokenAnswer {
     access_token: String,
 }
 
-/// Requests a token.
+/// Requests a token from the token server, and returns it.
 pub(super) async fn fetch_token(
     dialer: &Dialer,
     tls: &TlsOptions,
