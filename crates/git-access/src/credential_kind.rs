@@ -51,6 +51,7 @@ pub fn choose_kind(choice: CredentialKindInputs<'_>) -> Result<CredentialKind, S
     Ok(kind)
 }
 
+/// Chooses the kind for a request without credentials: the AccessProvider's, or else the first that the host and the authoriser can make.
 fn choose_new(choice: CredentialKindInputs<'_>) -> Result<CredentialKind, String> {
     let known: &[CredentialKind] = match (choice.host, choice.role) {
         (HostKind::Gitlab, Role::ReadRegistry) => return Ok(CredentialKind::DeployToken),

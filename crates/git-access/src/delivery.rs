@@ -328,6 +328,7 @@ pub fn is_same_repository(one: &str, other: &str) -> bool {
     read_address(one).is_some_and(|one| Some(one) == read_address(other))
 }
 
+/// Splits a repository's URL into scheme, user and host, and path, in a form that can be compared.
 fn read_address(url: &str) -> Option<(String, String, String)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();

@@ -193,6 +193,7 @@ impl Facts {
     }
 }
 
+/// Adds a key to a bounded set: beyond the bound, one placeholder stands for all keys that don't reveal a form.
 fn record_key(keys: &mut BTreeSet<String>, key: &str) {
     let is_full = keys.len() >= MOST_KEYS && !TELLING.contains(&key);
     keys.insert(if is_full { OTHERS } else { key }.to_owned());

@@ -174,6 +174,7 @@ impl Api for Github {
     }
 }
 
+/// Returns the capabilities of deploy keys, on GitHub and on Gitea. `last_used`: the host reports the last use.
 pub(crate) fn key_capabilities(last_used: bool) -> Capabilities {
     Capabilities {
         overlap: true,

@@ -280,6 +280,7 @@ impl Verdict {
     }
 }
 
+/// Decides about a known token or key. `reaches`: it is for the repository. `writes`: the request is a push.
 fn decide_access(reaches: bool, may_write: bool, writes: bool) -> Verdict {
     match (reaches, writes && !may_write) {
         (false, _) => Verdict::Elsewhere,

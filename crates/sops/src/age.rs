@@ -127,6 +127,7 @@ pub(crate) fn decrypt_data_key(
     None
 }
 
+/// Reads the stanzas and the MAC of an age file. Stanzas of other kinds than X25519 are skipped.
 fn read_header(file: &[u8]) -> Option<Header<'_>> {
     let mut rest = file.strip_prefix(VERSION)?;
     let mut stanzas = Vec::new();
@@ -191,6 +192,7 @@ fn unwrap_file_key(stanza: &Stanza, identity: &Identity) -> Option<Zeroizing<Vec
     decrypt_bytes(&key, &[0; 12], &stanza.wrapped)
 }
 
+/// Verifies the header's MAC with the file key, and decrypts the payload.
 fn open_payload(header: &Header<'_>, file_key: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mac_key = derive_key(&[], file_key, b"header")?;
     let mut mac = <Hmac<Sha256>>::new_from_slice(mac_key.as_slice()).ok()?;
@@ -204,6 +206,7 @@ fn open_payload(header: &Header<'_>, file_key: &[u8]) -> Option<Zeroizing<Vec<u8
     decrypt_bytes(&key, &chunk_nonce, sealed)
 }
 
+/// Derives a key from a secret with HKDF-SHA-256.
 fn derive_key(salt: &[u8], secret: &[u8], info: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
     let mut key = Zeroizing::new([0; 32]);
     Hkdf::<Sha256>::new(Some(salt), secret)
@@ -212,6 +215,7 @@ fn derive_key(salt: &[u8], secret: &[u8], info: &[u8]) -> Option<Zeroizing<[u8; 
     Some(key)
 }
 
+/// Decrypts bytes with ChaCha20-Poly1305.
 fn decrypt_bytes(key: &[u8; 32], nonce: &[u8; 12], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let cipher = ChaCha20Poly1305::new_from_slice(key).ok()?;
     cipher.decrypt(&Nonce::from(*nonce), sealed).ok().map(Zeroizing::new)

@@ -337,6 +337,7 @@ fn put_value<K: Ord>(
     }
 }
 
+/// Converts a tree of flat metadata into a node.
 fn grow_node(flat: Flat) -> Result<Node, Error> {
     Ok(match flat {
         Flat::Value(node) => node,

@@ -33,6 +33,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
+    /// Counts received bytes, and fails if they exceed the limit.
     fn count_bytes(&self, bytes: usize) -> io::Result<()> {
         let before = self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         if before.saturating_add(bytes as u64) > self.limit {
@@ -223,6 +224,7 @@ fn describe_no_address(endpoint: &Endpoint) -> FetchError {
     }
 }
 
+/// Returns the addresses of an endpoint's host: the address itself, or the answer of the resolver.
 async fn resolve_endpoint(endpoint: &Endpoint) -> Result<Vec<IpAddr>, FetchError> {
     if let Ok(address) = endpoint.host.parse::<IpAddr>() {
         return Ok(vec![address]);

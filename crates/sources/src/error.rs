@@ -443,10 +443,12 @@ pub(crate) fn describe_wait(retry_after: Option<Duration>) -> String {
     })
 }
 
+/// Checks whether the same request may succeed later after this HTTP status.
 fn is_transient_status(status: u16) -> bool {
     status == 408 || status == 429 || status >= 500
 }
 
+/// Returns the part of a message that repeats a server's words; empty without words.
 fn describe_words(words: &str) -> String {
     if words.is_empty() {
         String::new()
@@ -455,6 +457,7 @@ fn describe_words(words: &str) -> String {
     }
 }
 
+/// Returns the part of a message that lists similar names; empty without names.
 fn close_names(close: &[String]) -> String {
     if close.is_empty() {
         String::new()

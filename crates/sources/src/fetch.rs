@@ -46,6 +46,7 @@ pub fn fetch<'a>(
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
+/// Runs a fetch, and ends it at the timeout of the request.
 async fn fetch_in_time(
     request: &GitRequest,
     reach: Connector,
@@ -130,6 +131,7 @@ impl Fetch<'_> {
         Ok(self.read_commit()?.and_then(|selected| self.find_unchanged(&selected)))
     }
 
+    /// Runs the phases of the fetch: list references, compare, receive and store.
     async fn run(&self) -> Result<Fetched, FetchError> {
         if let Some(selected) = self.read_commit()? {
             let receiving = self.make_transfer(&self.home);
@@ -366,6 +368,7 @@ impl Fetch<'_> {
         }
     }
 
+    /// Runs work on a thread for blocking work. A panic of the work becomes an error.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,

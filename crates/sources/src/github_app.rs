@@ -99,6 +99,7 @@ impl AppTokens {
         self.lock_tokens().remove(source);
     }
 
+    /// Returns the cached token of a source, if the same App made it and it does not end soon.
     fn find(&self, source: &SourceKey, app: &GitHubApp, now: Timestamp) -> Option<SecretBytes> {
         let tokens = self.lock_tokens();
         let token = tokens.get(source)?;
@@ -202,6 +203,7 @@ impl GitHubApp {
         })
     }
 
+    /// Requests a new token for the installation from GitHub's API.
     async fn fetch_token(&self, dialer: &Dialer, tls: &TlsOptions, now: Timestamp) -> Result<Token, FetchError> {
         let credentials = self.sign_in(now)?;
         let mut api = Api {

@@ -162,6 +162,7 @@ impl HttpClient {
         }
     }
 
+    /// Sends a request on the open connection if possible, else on a new one. The request is repeated only if the server can't have seen it.
     async fn send_once(&mut self, request: &HttpRequest) -> Result<HttpAnswer, FetchError> {
         let broken = |problem: String| FetchError::Broken {
             url: request.shown.clone(),
@@ -410,6 +411,7 @@ pub(crate) fn write_host(endpoint: &Endpoint) -> String {
     }
 }
 
+/// Returns the value of the header `Authorization`; `None` for credentials that HTTP does not send.
 fn write_authorization(credentials: &Credentials) -> Option<HeaderValue> {
     let text = match credentials {
         Credentials::Basic { username, password } => {

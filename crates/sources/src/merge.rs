@@ -184,6 +184,7 @@ impl Part {
     }
 }
 
+/// Reads the next entry of a part. `name`: the part's name in errors.
 fn next_entry(entries: &mut Entries<'_>, name: &str, cancelled: &AtomicBool) -> Result<Option<TarEntry>, ArchiveError> {
     if cancelled.load(Ordering::Relaxed) {
         return Err(PackError::Cancelled.into());

@@ -108,6 +108,7 @@ impl Peer {
             .build(self.clone())
     }
 
+    /// Opens a connection and verifies the server's certificate.
     async fn connect(&self) -> Result<PeerConnection, PeerError> {
         let shared = &self.0;
         let take = || shared.connections.try_acquire(&shared.lane, 1);

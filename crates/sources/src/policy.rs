@@ -184,6 +184,7 @@ impl Cidr {
     }
 }
 
+/// Returns an address as a number; an IPv4 address fills the low 32 bits.
 fn to_number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),

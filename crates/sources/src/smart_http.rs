@@ -76,6 +76,7 @@ impl SmartHttp {
         self.read_body(answer, "application/x-git-upload-pack-result")
     }
 
+    /// Returns the body of a successful answer of the expected media type, or an error.
     fn read_body(&self, answer: HttpAnswer, expected: &str) -> Result<Body, FetchError> {
         self.client.refuse_unauthorized(&answer)?;
         let status = answer.status();

@@ -146,6 +146,7 @@ impl<R: Read> TarReader<R> {
         }
     }
 
+    /// Reads the content of a record that extends the header of the next entry.
     fn read_extension(&self, extensions: &mut Extensions, kind: EntryType, text: Vec<u8>) -> Result<(), TarError> {
         let invalid = |problem: &str| TarError::Invalid(problem.to_owned());
         let is_global = kind == EntryType::XGlobalHeader;
@@ -215,6 +216,7 @@ impl<R: Read> TarReader<R> {
         })
     }
 
+    /// Skips the unread content of the current entry, and its padding.
     fn skip_content(&mut self) -> Result<(), TarError> {
         let left = self.content.saturating_add(self.filling);
         let skipped = io::copy(&mut self.inner.by_ref().take(left), &mut io::sink())?;
@@ -241,6 +243,7 @@ impl<R: Read> Read for TarReader<R> {
     }
 }
 
+/// Checks whether the checksum in a header is right.
 fn is_sum_right(header: &Header) -> bool {
     let bytes = header.as_bytes();
     // The checksum field itself counts as spaces.

@@ -98,6 +98,7 @@ impl TrustedSigners {
         Ok(words)
     }
 
+    /// Verifies the signature of a tag, and that the tag contains the requested name. Returns the signer.
     fn verify_tag(&self, name: Option<&str>, tag: Option<&ReceivedTag>, now: i64) -> Result<String, FetchError> {
         let asked = name
             .and_then(|name| name.strip_prefix("refs/tags/"))

@@ -278,6 +278,7 @@ fn read_draft(item: &Node) -> Result<Draft, LineProblem> {
     Ok(draft)
 }
 
+/// Returns the text of a scalar; `None` for a map or a list.
 fn read_text(node: &Node) -> Option<&str> {
     match &node.data {
         Data::Scalar(text) => Some(text.as_str()),
@@ -316,6 +317,7 @@ fn read_texts(node: &Node, name: &str) -> Result<Vec<LocatedText>, LineProblem> 
     Ok(texts)
 }
 
+/// Reads `true` or `false`; an empty value is false.
 fn read_truth(node: &Node, name: &str) -> Result<bool, LineProblem> {
     match read_text(node) {
         _ if node.is_null() => Ok(false),

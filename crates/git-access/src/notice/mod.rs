@@ -225,6 +225,7 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns a plan without a step, which leaves the recorded notice unchanged.
     fn keep_notice(notice: Option<&RequestNotice>) -> Self {
         Self {
             notice: notice.cloned(),
@@ -234,6 +235,7 @@ impl Plan {
         }
     }
 
+    /// Returns a plan that records a changed notice, and an event if there is one.
     fn record_notice(notice: Option<RequestNotice>, event: Option<NoticeEvent>) -> Self {
         Self {
             notice,
@@ -243,6 +245,7 @@ impl Plan {
         }
     }
 
+    /// Returns a plan that runs a step for the recorded notice.
     fn run_step(notice: &RequestNotice, step: Step) -> Self {
         Self {
             step: Some(step),

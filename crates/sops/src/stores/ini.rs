@@ -185,6 +185,7 @@ impl<'a> Reader<'a> {
         Ok(name.to_owned())
     }
 
+    /// Reads the value after a delimiter. A comment on its line is stored for the key.
     fn read_value(&mut self, written: &str) -> Result<String, Error> {
         let line = written.trim_start();
         if line.is_empty() {
@@ -219,6 +220,7 @@ impl<'a> Reader<'a> {
         Ok(line.to_owned())
     }
 
+    /// Reads the lines of a quoted value, up to the closing quotes.
     fn read_until(&mut self, begun: &str, quote: &str) -> Result<String, Error> {
         let mut value = begun.to_owned();
         while !self.rest.is_empty() {
@@ -240,6 +242,7 @@ impl<'a> Reader<'a> {
         Err(self.fail("the quotes of a value don't end"))
     }
 
+    /// Reads the lines of a value that end with a backslash, and joins them.
     fn read_continued_lines(&mut self, begun: &str) -> String {
         let mut value = begun.to_owned();
         loop {

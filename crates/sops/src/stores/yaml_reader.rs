@@ -246,6 +246,7 @@ impl<'text> Reader<'text, '_> {
         })
     }
 
+    /// Counts the nodes of a copy that is made for an anchor or an alias, within the limits.
     fn count_copy(&mut self, node: &Node, depth: usize) -> Result<(), Error> {
         self.count.count_node(depth)?;
         match &node.value {

@@ -268,6 +268,7 @@ impl<'a> StoreClient<'a> {
         host.map(|host| format!(" to {host}")).unwrap_or_default()
     }
 
+    /// Reads the status, the headers and the error code of an answer without success.
     async fn read_error_answer(&self, answer: HttpAnswer) -> ErrorAnswer {
         ErrorAnswer {
             status: answer.status(),
@@ -293,6 +294,7 @@ impl<'a> StoreClient<'a> {
         error
     }
 
+    /// Converts an answer without success into an error that says what to do.
     fn explain_error_answer(&self, error_answer: ErrorAnswer, what: &str) -> BucketError {
         let ErrorAnswer {
             status,

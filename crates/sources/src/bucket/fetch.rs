@@ -52,6 +52,7 @@ pub fn fetch_bucket<'a>(
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
+/// Runs a fetch, and ends it at the timeout of the request.
 async fn fetch_in_time(
     request: &BucketRequest,
     reach: Connector,
@@ -108,6 +109,7 @@ struct ReceivedObject {
 }
 
 impl Fetch<'_> {
+    /// Runs the phases of the fetch: list, compare, receive and store.
     async fn run(&self) -> Result<Fetched, BucketError> {
         let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, BUFFER_BYTES, self.deadline).await?;

@@ -30,6 +30,7 @@ pub(super) struct PreviousArtifact {
 type Entries<'a> = TarReader<io::Take<MultiGzDecoder<io::BufReader<&'a File>>>>;
 
 impl PreviousArtifact {
+    /// Reads the archive from its beginning, at most up to the unpacked size that an artifact may have.
     fn open_entries(&self, limits: &Limits) -> Result<Entries<'_>, BucketError> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))
@@ -41,6 +42,7 @@ impl PreviousArtifact {
         Ok(TarReader::new(unpacked.take(bound)))
     }
 
+    /// Returns the error for a previous artifact that can't be read.
     fn archive_error(&self, error: TarError) -> BucketError {
         let problem = match error {
             TarError::Invalid(problem) => problem,
@@ -88,6 +90,7 @@ impl PreviousArtifact {
     }
 }
 
+/// Checks whether a mark has the form of an MD5: 32 lower-case hex digits.
 fn is_md5(mark: &str) -> bool {
     mark.len() == 32
         && mark

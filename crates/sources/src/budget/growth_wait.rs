@@ -93,6 +93,7 @@ impl ByteBudget {
         self.take_until(Instant::now() + PATIENCE, take).await
     }
 
+    /// Repeats `take` as [`ByteBudget::take_patiently`], at most until the deadline.
     pub(super) async fn take_until<T>(
         &self,
         deadline: Instant,

@@ -330,6 +330,7 @@ impl ByteBudget {
         self.shared.lock().lanes.get(lane).map_or(0, |lane| lane.held)
     }
 
+    /// Returns the refusal of a request that does not fit now, with the setting whose limit it exceeds.
     fn over_budget_error(&self, lane: &str, bytes: u64) -> OverBudget {
         let state = self.shared.lock();
         let room = state.compute_limits(&self.shared.whole);

@@ -37,6 +37,7 @@ pub enum OverBudget {
     },
 }
 
+/// Describes a limit that a single request exceeds.
 fn describe_part(setting: &str, allowed: u64, is_half: bool) -> String {
     let allowed = describe_bytes(allowed);
     if is_half {
@@ -46,6 +47,7 @@ fn describe_part(setting: &str, allowed: u64, is_half: bool) -> String {
     }
 }
 
+/// Describes a limit that a request exceeds together with the held bytes.
 fn describe_allowance(setting: &str, allowed: u64, is_half: bool) -> String {
     if is_half {
         describe_part(setting, allowed, is_half)

@@ -172,6 +172,7 @@ impl Glob {
         Ok(next)
     }
 
+    /// Adds states that accept the matcher any number of times, then continue with `next`.
     fn add_repetition(&mut self, matcher: &Matcher, next: usize) -> Result<usize, String> {
         let either = self.add_state(State::Either(next, next))?;
         let again = self.add_state(State::One(matcher.clone(), either))?;
@@ -355,6 +356,7 @@ impl Reader {
         }
     }
 
+    /// Reads one end of a range in brackets, which may be escaped with a backslash.
     fn read_bound(&mut self) -> Result<char, &'static str> {
         match self.next() {
             None => Err("a bracket is not closed"),

@@ -89,6 +89,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// Executes one copy of a recipe: a file, a folder, or all matches of a pattern.
     fn execute_copy(&mut self, copy: &Copy) -> Result<(), ComposeError> {
         let tree = self.sources.get(&copy.alias);
         let tree = tree.ok_or_else(|| ComposeError::Invalid(format!("source alias '{}' not found", copy.alias)))?;
@@ -202,6 +203,7 @@ impl<'a> Stage<'a> {
         Ok(None)
     }
 
+    /// Copies the files and folders that match a pattern, except excluded ones. Fails if there are none.
     fn copy_matching(&mut self, tree: &Tree, copying: &Copying<'_>) -> Result<(), ComposeError> {
         let copy = copying.copy;
         let matches = if copy.strategy == Strategy::Extract {

@@ -452,6 +452,7 @@ fn collision_error() -> PackError {
     PackError::Malformed("an object is a SHA-1 collision attack".to_owned())
 }
 
+/// Returns [`PackError::Cancelled`] if the flag is set.
 pub(super) fn check(cancelled: &AtomicBool) -> Result<(), PackError> {
     if cancelled.load(Ordering::Relaxed) {
         Err(PackError::Cancelled)
@@ -460,6 +461,7 @@ pub(super) fn check(cancelled: &AtomicBool) -> Result<(), PackError> {
     }
 }
 
+/// Checks the size of one object, adds it to the total, and checks the total.
 pub(super) fn check_size(size: u64, total: &mut u64, limits: &Limits) -> Result<(), PackError> {
     if size > limits.file_bytes {
         return Err(PackError::TooLarge {

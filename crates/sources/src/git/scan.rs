@@ -67,6 +67,7 @@ impl<'a> Scanner<'a> {
         self.position
     }
 
+    /// Returns the buffered bytes, after filling an empty buffer from the file.
     fn fill(&mut self) -> Result<&[u8], ScanError> {
         if self.start == self.end {
             self.end = self.file.read_at(&mut self.buffer, self.position)?;

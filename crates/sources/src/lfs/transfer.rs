@@ -246,6 +246,7 @@ impl LfsTransfer<'_> {
         })
     }
 
+    /// Sends a batch request, and returns the body of its answer.
     async fn post_batch(
         &self,
         api: &Api,
@@ -339,6 +340,7 @@ impl LfsTransfer<'_> {
         }
     }
 
+    /// Returns a server's words for a message, without the source's credentials.
     fn clean_words(&self, words: &str) -> String {
         let secrets: [&str; 2] = match &self.remote.credentials {
             Credentials::Anonymous => ["", ""],

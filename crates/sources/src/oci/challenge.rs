@@ -77,6 +77,7 @@ fn split_challenges(value: &str) -> Vec<(String, Parameters)> {
     challenges
 }
 
+/// Splits a header's value at the commas that are not within quotes.
 fn split_outside_quotes(value: &str) -> Vec<String> {
     let mut items = vec![String::new()];
     let (mut quoted, mut escaped) = (false, false);
@@ -98,6 +99,7 @@ fn split_outside_quotes(value: &str) -> Vec<String> {
     items
 }
 
+/// Removes the quotes and the backslashes of a quoted string; any other text stays unchanged.
 fn unquote(text: &str) -> String {
     let Some(inner) = text.strip_prefix('"') else {
         return text.to_owned();

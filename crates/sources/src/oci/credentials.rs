@@ -234,6 +234,7 @@ fn read_auth(name: &str, auth: Auth) -> Result<Option<Credential>, String> {
     Ok(Some(Credential::Basic { username, password }))
 }
 
+/// Replaces any name of Docker Hub by [`DOCKER_HUB`].
 fn unify_hub(host: &str) -> &str {
     match host {
         "docker.io" | "registry-1.docker.io" | "registry.hub.docker.com" => DOCKER_HUB,
@@ -249,6 +250,7 @@ fn shorten_name(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
+/// Returns the error for a Secret with credentials that can't be read.
 fn problem_of(problem: &str) -> OciError {
     OciError::InvalidSecret {
         field: "spec.secretRef, or one that the ServiceAccount names,",

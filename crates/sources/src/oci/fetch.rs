@@ -57,6 +57,7 @@ pub fn fetch_artifact<'a>(
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
+/// Runs a fetch, and ends it at the timeout of the request.
 async fn fetch_in_time(
     request: &OciRequest,
     reach: Connector,
@@ -134,6 +135,7 @@ struct Received {
 }
 
 impl Fetch<'_> {
+    /// Runs the phases of the fetch: resolve, compare, verify, receive and store.
     async fn run(&self) -> Result<Fetched, OciError> {
         let OciRequest { url, keychain, tls, .. } = self.request;
         if let ArtifactReference::Digest(digest) = &self.request.reference
@@ -253,6 +255,7 @@ impl Fetch<'_> {
         }
     }
 
+    /// Returns the error for a range that no tag matches.
     fn no_match(&self) -> OciError {
         let what = match &self.request.reference {
             ArtifactReference::Semver { range, filter } => {

@@ -266,6 +266,7 @@ impl<'a> Registry<'a> {
         self.send_question(&question).await
     }
 
+    /// Sends a request with the current credentials, and follows redirects.
     async fn send_question(&mut self, question: &Question<'_>) -> Result<HttpAnswer, OciError> {
         let accept =
             HeaderValue::from_str(question.accept).map_err(|_| self.protocol_error("the request can't be written"))?;
@@ -372,6 +373,7 @@ impl<'a> Registry<'a> {
         })
     }
 
+    /// Returns an error for an answer without success. `what`: the requested object, for the message.
     fn check_status(&self, answer: &HttpAnswer, what: &str) -> Result<(), OciError> {
         let status = answer.status();
         match status {
