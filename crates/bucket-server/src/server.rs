@@ -252,7 +252,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str("\r\n");
-        // In one piece, because the client's system would delay a second one.
+        // The head and the body are sent in one piece, because the client's system would delay a second piece.
         stream.write_all(&[head.as_bytes(), &answer.body].concat()).await?;
         stream.flush().await?;
         if answer.stalls {
@@ -275,7 +275,7 @@ fn read_target(written: &str) -> String {
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<RecordedRequest>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
-    // Requests that read have no body.
+    // Only reading requests are served, and these have no body.
     while !bytes.ends_with(b"\r\n\r\n") {
         let read = stream.read(&mut piece).await?;
         if read == 0 {

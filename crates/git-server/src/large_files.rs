@@ -175,7 +175,7 @@ impl LargeFiles {
             return Some(answer_content(&options, find(repository).ok(), oid));
         }
         let (repository, rest) = path.split_once(API)?;
-        // GitLab knows only this form.
+        // As at GitLab, the name of the repository must end with `.git`.
         let Some(repository) = repository.strip_suffix(".git").and_then(|name| find(name).ok()) else {
             return Some(refuse(StatusCode::NOT_FOUND, "Not found."));
         };

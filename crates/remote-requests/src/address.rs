@@ -38,7 +38,7 @@ impl Address {
         if text.len() > LONGEST {
             return Err("it is longer than 2048 bytes");
         }
-        // The text goes into the head of a request.
+        // Parts of the address go into the head of a request, so characters that could change the head are refused.
         if !text.bytes().all(|byte| (0x21..0x7f).contains(&byte)) || text.contains(['\\', '"', '<', '>', '^', '`']) {
             return Err(
                 "it holds spaces, letters that are not ASCII, or others that no address has: write them as %20",

@@ -30,7 +30,7 @@ pub struct FetchRequest {
     pub ignore: Option<String>,
     /// The time limit.
     pub timeout: Duration,
-    /// The stored artifact that was made with the same `ignore`. Nothing is fetched if all other inputs are unchanged, too.
+    /// The stored artifact that was made with the same `ignore`. If all other inputs are unchanged as well, nothing is fetched.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,

@@ -12,7 +12,7 @@ use crate::artifact::{IncludedArtifact, StoredArtifact};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
-    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
+    /// Address of the repository. A printed or serialized request contains only the part of it that may be shown.
     #[serde(serialize_with = "SourceUrl::serialize_shown")]
     pub url: SourceUrl,
     /// The revision, with Flux's precedence: commit, name, semver, tag, branch (`master`).

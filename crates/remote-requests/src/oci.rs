@@ -18,7 +18,7 @@ pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
-    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
+    /// Address of the repository in the registry. A printed or serialized request contains only the part of it that may be shown.
     #[serde(serialize_with = "SourceUrl::serialize_shown")]
     pub url: SourceUrl,
     /// The artifact, with Flux's precedence: digest, semver, tag (`latest`).
@@ -29,7 +29,7 @@ pub struct FetchRequest {
     pub operation: LayerOperation,
     /// Whether the registry is spoken to over plain HTTP.
     pub insecure: bool,
-    /// Secret with the credentials, in the source's namespace, read as the plan's identity; and so are all that follow.
+    /// Secret with the credentials. All Secrets of this request are in the source's namespace, and are read as the plan's identity.
     pub secret: Option<String>,
     /// ServiceAccount whose `imagePullSecrets` are credentials too.
     pub service_account: Option<String>,
@@ -43,7 +43,7 @@ pub struct FetchRequest {
     pub ignore: Option<String>,
     /// The time limit.
     pub timeout: Duration,
-    /// The stored artifact that was made with the same `ignore`. Nothing is fetched if all other inputs are unchanged, too.
+    /// The stored artifact that was made with the same `ignore`. If all other inputs are unchanged as well, nothing is fetched.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,

@@ -119,7 +119,7 @@ mod tests {
         assert!(one.public().fingerprint.starts_with("SHA256:"), "{one:?}");
         let read = read_pair(one.reveal().as_bytes(), one.public().line.as_bytes());
         assert_eq!(read.as_ref(), Ok(one.public()));
-        // A source can read the key, too.
+        // The reader of sources' credentials accepts the key as well.
         let key = russh::keys::decode_secret_key(one.reveal(), None).unwrap();
         assert_eq!(key.public_key().to_openssh().unwrap(), one.public().line);
     }

@@ -195,7 +195,7 @@ pub async fn open_connection(
         let attempt = TcpStream::connect(SocketAddr::new(address, endpoint.port));
         let error = match tokio::time::timeout(patience, attempt).await {
             Ok(Ok(stream)) => {
-                // For small requests that each wait for an answer. A failure costs only speed.
+                // Small requests, each of which waits for an answer, must not be delayed. A failure costs only speed.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }

@@ -199,7 +199,7 @@ async fn receive_archive(
         Some(refused) => DownloadError::OverBudget(refused),
         None => store.io_error("write", &path, error).into(),
     };
-    // Written on this thread: pieces of 64 KiB go to the page cache.
+    // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
     let mut out = incoming.task_writer(store);
     let mut hash = Sha256::new();
     let mut size = 0_u64;

@@ -45,7 +45,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(1);
 const CLAIM_SECONDS: i64 = 120;
 const SKEW_SECONDS: i64 = 30;
 
-/// A GitHub App, and one installation of it.
+/// A GitHub App with its private key, and the installation of it for which tokens are requested.
 #[derive(Clone)]
 pub struct GitHubApp {
     id: u64,

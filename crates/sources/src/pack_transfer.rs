@@ -161,7 +161,7 @@ impl PackTransfer<'_> {
         if let Err(error) = transport.send(std::mem::take(&mut ask.body)).await {
             return Ok(Err(error));
         }
-        // Written on this thread: pieces of 64 KiB go to the page cache.
+        // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
         let mut out = incoming.task_writer(self.store);
         let mut writer = PackWriter::new(&mut out, self.limits);
         ask.read(transport.reader(), &mut writer).await?;

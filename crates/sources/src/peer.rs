@@ -30,7 +30,7 @@ use crate::tls::system_roots;
 
 /// The longest handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long an idle connection is kept, and how many idle connections.
+/// The longest time that an idle connection stays open, and the most idle connections.
 const IDLE: (Duration, usize) = (Duration::from_secs(20), 4);
 
 /// An HTTP client with connections to one API server only.

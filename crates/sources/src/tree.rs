@@ -94,7 +94,7 @@ impl Tree {
         let mut folders = BTreeSet::new();
         for path in self.nodes.keys() {
             let ends = path.match_indices('/').map(|(at, _)| at);
-            // From the inside out: if a folder is known, its parents are known, too.
+            // Folders are added from the inside out. If a folder is known already, all its parents are known.
             for end in ends.rev() {
                 if !folders.insert(path.get(..end).unwrap_or_default()) {
                     break;

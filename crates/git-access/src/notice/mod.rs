@@ -39,8 +39,8 @@ const REFUSED_LOOK: Duration = DAY;
 /// The maximum of attempts to close an issue before it is left open.
 const MOST_FAILURES: u32 = 5;
 
-/// The recently begun issues for each asker, and the begun issues that are not recorded yet. Requests are reconciled concurrently, and each could see capacity for
-/// one more issue. Askers without an issue within a day are forgotten, so the book has a bound.
+/// Counts begun issues for the limits: those of each asker within a day, and those without a record in a status yet. Without it, requests that are reconciled concurrently
+/// could together exceed a limit. Askers without an issue within a day are forgotten, which bounds the memory.
 #[derive(Debug, Default)]
 pub struct IssueLimiter {
     opened: BTreeMap<String, VecDeque<Timestamp>>,

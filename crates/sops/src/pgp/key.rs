@@ -206,7 +206,7 @@ fn read_ecdh_key(packet: &Packet, mut rest: &[u8]) -> Result<Found, KeyError> {
         return Err(broken());
     };
     let number = take_mpi(&mut secret).ok_or_else(broken)?;
-    // Big-endian, without leading zeros.
+    // The packet has the scalar in big-endian order and without leading zeros.
     let mut scalar = Zeroizing::new([0; 32]);
     if number.len() > scalar.len() {
         return Err(broken());

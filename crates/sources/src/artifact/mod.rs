@@ -311,7 +311,7 @@ impl ArtifactStore {
         if shelf.is_empty() {
             stored.remove(folder);
         }
-        // After the lock is released: returning bytes wakes waiters.
+        // The archive is dropped after the lock is released, because returning its bytes wakes waiters.
         drop(stored);
         drop(gone);
     }

@@ -262,7 +262,7 @@ impl Fetch<'_> {
             Some(refused) => BucketError::OverBudget(refused),
             None => self.store.io_error("write", &path, error).into(),
         };
-        // Written on this thread: pieces of 64 KiB go to the page cache.
+        // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
         let mut out = incoming.task_writer(self.store);
         let (mut objects, mut gone) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut offset = 0_u64;

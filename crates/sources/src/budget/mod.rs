@@ -379,7 +379,7 @@ impl Shared {
                 granted.push((lane, waiter));
             }
         }
-        // After the lock is released: the bytes of a cancelled request return to the budget right here.
+        // The bytes are sent after the lock is released, because those of a cancelled request return to the budget at once.
         for (lane, waiter) in granted {
             let held = HeldBytes {
                 shared: Arc::clone(self),

@@ -52,7 +52,7 @@ impl From<TooMuchWork> for ComposeError {
 struct Copying<'c> {
     copy: &'c Copy,
     exclude: Vec<(Glob, bool)>,
-    /// The part of `from` before any pattern. Excluded paths may be relative to it, too.
+    /// The parts of `from` before the first part with a pattern. A pattern of excluded files may be relative to this root.
     root: String,
 }
 
@@ -249,7 +249,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Lists the files and folders that a pattern matches part by part, as Go's `fs.Glob` does: here `**` is one part, too.
+    /// Lists the files and folders that a pattern matches part by part, as Go's `fs.Glob` does: a `**` also matches exactly one part.
     fn match_parts(&self, tree: &Tree, pattern: &str) -> Result<Vec<String>, ComposeError> {
         let parts = pattern.split('/').map(Glob::for_part);
         let parts: Vec<Glob> = parts.collect::<Result<_, _>>().map_err(ComposeError::Invalid)?;

@@ -50,7 +50,7 @@ impl Hasher {
         }
     }
 
-    /// Returns the id; `None` if the content was made to collide in SHA-1, which git refuses, too.
+    /// Returns the id; `None` if the content was made to collide in SHA-1. Git refuses such content as well.
     pub(crate) fn finish(self) -> Option<Oid> {
         match self {
             Self::Sha1(hasher) => {

@@ -37,7 +37,7 @@ impl LfsConfig {
         let select = |header: &str| header.trim().eq_ignore_ascii_case("lfs").then_some(());
         let mut config = Self::default();
         for variable in read_variables(text, select)? {
-            // As in git, the last one wins.
+            // As in git, the last value of a key wins.
             match variable.key.as_str() {
                 "url" => config.url = Some(variable.value).filter(|url| !url.is_empty()),
                 "fetchinclude" => config.include = read_patterns(&variable.value),

@@ -444,7 +444,7 @@ impl LfsTransfer<'_> {
             Some(refused) => refused.into(),
             None => FetchError::Storage(self.store.io_error("write", &path, error)),
         };
-        // Written on this thread: pieces of 64 KiB go to the page cache.
+        // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
         let mut out = file.task_writer(self.store);
         let (mut hash, mut size, mut piece) = (Sha256::new(), 0_u64, vec![0; PIECE]);
         loop {

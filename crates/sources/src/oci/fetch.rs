@@ -315,7 +315,7 @@ impl Fetch<'_> {
             Some(refused) => OciError::OverBudget(refused),
             None => self.store.io_error("write", &path, error).into(),
         };
-        // Written on this thread: pieces of 64 KiB go to the page cache.
+        // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
         let mut out = incoming.task_writer(self.store);
         let mut hash = Sha256::new();
         let mut received = 0_u64;

@@ -125,7 +125,7 @@ impl Layer<'_> {
                     limit: self.limits.files.to_string(),
                 });
             }
-            // Twice: for the list, and for the sorted list.
+            // The path is charged twice: for the list in the layer's order, and for the sorted list.
             let bytes = path.len() + 4 * size_of::<String>();
             memory.add_blocking(bytes as u64).map_err(LayerError::OverBudget)?;
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
