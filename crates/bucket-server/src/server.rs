@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::signature::{Keys, SignatureError, check_signature};
 
-/// A request.
+/// A request that the store has received, for checks of a test.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     /// Method.
@@ -24,7 +24,7 @@ pub struct RecordedRequest {
     pub headers: Vec<(String, String)>,
 }
 
-/// An answer.
+/// An HTTP answer, which a test can send in place of the store's own.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// Status.
@@ -48,7 +48,7 @@ impl Answer {
         }
     }
 
-    /// Promises one more byte, which never comes.
+    /// Makes the answer promise one more byte, which never comes.
     #[must_use]
     pub fn stalling(self) -> Self {
         let length = self.body.len() + 1;
@@ -73,13 +73,16 @@ impl Answer {
     }
 }
 
+/// A test's function that answers a request, or returns `None` to leave the request to the store.
 type Hook = Arc<dyn Fn(&RecordedRequest) -> Option<Answer> + Send + Sync>;
 
+/// The content of an object, and its ETag.
 struct Object {
     content: Vec<u8>,
     mark: String,
 }
 
+/// The content and the settings of a store, and its recorded requests.
 #[derive(Default)]
 struct State {
     /// By bucket, and by key.
@@ -90,7 +93,7 @@ struct State {
     hook: Option<Hook>,
 }
 
-/// A running store. It stops when it is dropped.
+/// A running object store for tests, which speaks S3. It stops when it is dropped.
 pub struct BucketServer {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -249,7 +252,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str("\r\n");
-        // In one piece, because the client's system would delay a second one.
+        // The head and the body are sent in one piece, because the client's system would delay a second piece.
         stream.write_all(&[head.as_bytes(), &answer.body].concat()).await?;
         stream.flush().await?;
         if answer.stalls {
@@ -272,7 +275,7 @@ fn read_target(written: &str) -> String {
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<RecordedRequest>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
-    // Requests that read have no body.
+    // Only reading requests are served, and these have no body.
     while !bytes.ends_with(b"\r\n\r\n") {
         let read = stream.read(&mut piece).await?;
         if read == 0 {

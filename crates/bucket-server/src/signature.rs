@@ -5,7 +5,7 @@
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
-/// The keys and the region of a valid signature.
+/// The access keys and the region that signatures of requests must have.
 #[derive(Debug, Clone)]
 pub struct Keys {
     /// The id of the keys.
@@ -16,7 +16,7 @@ pub struct Keys {
     pub region: String,
 }
 
-/// The reason of a refusal, in S3's words.
+/// Why a request's signature is refused: the error codes of S3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignatureError {
     /// The request has no signature.

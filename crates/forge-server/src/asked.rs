@@ -8,9 +8,10 @@ use http::{Method, Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
+/// The HTTP answer to a request.
 pub(crate) type Answer = Response<Bytes>;
 
-/// A request that was received completely.
+/// A request to one of the APIs that was received completely, in the form that all three APIs read.
 pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     /// The path as the client wrote it.

@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 #[derive(Clone, Debug)]
 pub(crate) struct Clock(Arc<Mutex<Hand>>);
 
+/// The state of a clock.
 #[derive(Clone, Copy, Debug)]
 enum Hand {
     /// The clock runs, with this offset from the real time.

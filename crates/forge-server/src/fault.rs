@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 
-/// One fault. The first fault that fits a request takes effect.
+/// A misbehaviour of the host for some requests, which a test configures. The first fault that fits a request takes effect.
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// The method of the affected requests; `None` means all methods.
@@ -18,7 +18,7 @@ pub struct Fault {
     pub what: Misbehaviour,
 }
 
-/// The misbehaviour of the host in place of the normal behaviour.
+/// How the host misbehaves when a [`Fault`] affects a request.
 #[derive(Clone, Debug)]
 pub enum Misbehaviour {
     /// The host does nothing and sends this answer.
@@ -120,7 +120,7 @@ impl Misbehaviour {
         Self::Answer(internal_error())
     }
 
-    /// Executes the request and answers with an internal server error.
+    /// Returns the misbehaviour in which the host executes the request and answers with an internal server error.
     #[must_use]
     pub fn effect_then_server_error() -> Self {
         Self::EffectThenAnswer(internal_error())

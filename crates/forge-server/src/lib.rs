@@ -18,4 +18,4 @@ mod world;
 
 pub use fault::{Fault, Misbehaviour};
 pub use server::{ForgeServer, Kind, RecordedRequest};
-pub use world::{Issue, Live, LiveKind, Owner};
+pub use world::{Issue, LiveCredential, LiveCredentialKind, Owner};

@@ -11,8 +11,8 @@ use crate::world::{World, hash_value, make_value};
 const LIFE: SignedDuration = SignedDuration::from_mins(5);
 const INTERVAL: i64 = 5;
 
-/// An issued code.
-pub(crate) struct Device {
+/// An issued code of the device flow, with the user's decision.
+pub(crate) struct DeviceCode {
     device_code: String,
     pub(crate) user_code: String,
     scope: String,
@@ -21,7 +21,7 @@ pub(crate) struct Device {
     pub(crate) decision: Option<Decision>,
 }
 
-/// The decision of a user in the web pages.
+/// The decision of a user who has entered a code in the web pages.
 #[derive(Clone, Copy)]
 pub(crate) enum Decision {
     Allowed(u64),
@@ -49,7 +49,7 @@ fn start_device_flow(world: &mut World, request: &ApiRequest) -> Answer {
     }
     let letters = make_value("").to_uppercase();
     let user_code = letters.chars().filter(char::is_ascii_alphanumeric).take(8);
-    let device = Device {
+    let device = DeviceCode {
         device_code: make_value(""),
         user_code: user_code.collect(),
         scope: request.field_text("scope").to_owned(),

@@ -57,8 +57,8 @@ impl Signer {
     }
 }
 
-/// The identity behind a user name and a password.
-enum Shown {
+/// The owner of the user name and the password with which a client requests a token.
+enum Identity {
     /// A token with `read_registry`, and the project or group that it opens.
     Token(Owner),
     Person(u64),
@@ -93,9 +93,9 @@ pub(crate) fn answer(world: &World, request: &ApiRequest, signer: &Signer) -> An
     }
 }
 
-fn find_identity(world: &World, name: &str, password: &str) -> Option<Shown> {
+fn find_identity(world: &World, name: &str, password: &str) -> Option<Identity> {
     if let Some(authoriser) = world.find_authoriser(Some(password)) {
-        return Some(Shown::Person(authoriser.person));
+        return Some(Identity::Person(authoriser.person));
     }
     let (now, shown) = (world.clock.now(), hash_value(password));
     let mut all = world.tokens.iter();
@@ -104,11 +104,11 @@ fn find_identity(world: &World, name: &str, password: &str) -> Option<Shown> {
         !is_over && token.username == name && bool::from(token.sha256.ct_eq(&shown))
     })?;
     let reads = token.scopes.iter().any(|scope| scope == "read_registry");
-    reads.then_some(Shown::Token(token.owner))
+    reads.then_some(Identity::Token(token.owner))
 }
 
 /// Returns the granted part of `repository:<path>:<actions>`.
-fn grant_scope(world: &World, shown: &Shown, scope: &str) -> Option<Value> {
+fn grant_scope(world: &World, shown: &Identity, scope: &str) -> Option<Value> {
     let (name, actions) = scope.strip_prefix("repository:")?.rsplit_once(':')?;
     // A project can also have images below its path.
     let project = world.projects.iter().find(|(_, path)| {
@@ -117,15 +117,15 @@ fn grant_scope(world: &World, shown: &Shown, scope: &str) -> Option<Value> {
     });
     let (id, path) = project?;
     let (may_pull, may_push) = match shown {
-        Shown::Token(Owner::Project(project)) => (project == id, false),
-        Shown::Token(Owner::Group(group)) => {
+        Identity::Token(Owner::Project(project)) => (project == id, false),
+        Identity::Token(Owner::Group(group)) => {
             let group = world.groups.get(group)?;
             let is_below = path
                 .strip_prefix(group.as_str())
                 .is_some_and(|rest| rest.starts_with('/'));
             (is_below, false)
         }
-        Shown::Person(person) => {
+        Identity::Person(person) => {
             let level = world.level(*person, Owner::Project(*id));
             (level >= REPORTER, level >= DEVELOPER)
         }

@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::fault::{Fault, Misbehaviour};
 use crate::oauth::{self, Decision};
 use crate::registry_token::{self, Signer};
-use crate::world::{Issue, Live, Owner, World, hash_value};
+use crate::world::{Issue, LiveCredential, Owner, World, hash_value};
 use crate::{gitea, github, gitlab};
 
 /// The largest size of a request's body.
@@ -32,7 +32,7 @@ const BODY_BYTES: usize = 1 << 20;
 /// The number of requests that are stored with their content, and the number of paths that are counted.
 const REMEMBERED: usize = 10_000;
 
-/// The API that the host speaks.
+/// The kind of Git host whose API the server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The API of GitLab, with its device flow and its tokens for a container registry.
@@ -58,6 +58,7 @@ pub struct RecordedRequest {
     pub status: Option<StatusCode>,
 }
 
+/// The state that all connections of a host share.
 struct Shared {
     world: Mutex<World>,
     signer: Signer,
@@ -65,6 +66,7 @@ struct Shared {
     base: String,
 }
 
+/// The faults and the rate limit for requests, and the recorded requests.
 #[derive(Default)]
 struct Traffic {
     faults: Vec<Fault>,
@@ -73,7 +75,7 @@ struct Traffic {
     requests: VecDeque<RecordedRequest>,
 }
 
-/// A rate limit: the allowed requests in a period, and the count since the period began.
+/// A rate limit: the allowed requests in a period, and the number of requests since the period began.
 struct Limit {
     requests: u64,
     per: SignedDuration,
@@ -81,7 +83,7 @@ struct Limit {
     used: u64,
 }
 
-/// A running host, with the server of its repositories. Both stop when the value is dropped.
+/// A running Git host for tests, with the server of its repositories. Both stop when the value is dropped.
 pub struct ForgeServer {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -251,7 +253,7 @@ impl ForgeServer {
         self.lock_world().authorise(person, scopes, "glpat-", expires_at)
     }
 
-    /// Revokes such a token.
+    /// Revokes a token that [`ForgeServer::authorise`] has made.
     pub fn revoke_authoriser(&self, value: &str) {
         let shown = hash_value(value);
         for known in &mut self.lock_world().authorisers {
@@ -348,7 +350,7 @@ impl ForgeServer {
         self.lock_world().clock.now()
     }
 
-    /// Adds a fault.
+    /// Adds a fault, with which the host misbehaves for the requests that fit it.
     pub fn misbehave(&self, fault: Fault) {
         self.lock_traffic().faults.push(fault);
     }
@@ -369,7 +371,7 @@ impl ForgeServer {
         });
     }
 
-    /// Counts the requests with this method and this text in their path.
+    /// Returns the number of received requests with this method and this text in their path.
     #[must_use]
     pub fn count(&self, method: &Method, path: &str) -> usize {
         let traffic = self.lock_traffic();
@@ -387,7 +389,7 @@ impl ForgeServer {
 
     /// Returns the credentials that are valid now.
     #[must_use]
-    pub fn live(&self) -> Vec<Live> {
+    pub fn live(&self) -> Vec<LiveCredential> {
         self.lock_world().live()
     }
 
@@ -481,12 +483,12 @@ fn route_request(shared: &Shared, world: &mut World, request: &Request<Bytes>) -
     }
 }
 
-/// The requests that are left, the seconds until the limit resets, the time of the reset, and the limit.
-struct Left(u64, u64, Timestamp, u64);
+/// The state of a rate limit for headers: remaining requests, seconds until the reset, time of the reset, and allowed requests.
+struct RemainingRequests(u64, u64, Timestamp, u64);
 
 impl Limit {
     /// Takes one request from the limit. Returns whether one was left, and the values for the headers.
-    fn take_request(&mut self, now: Timestamp) -> (bool, Left) {
+    fn take_request(&mut self, now: Timestamp) -> (bool, RemainingRequests) {
         let end = |since: Timestamp| since.saturating_add(self.per).unwrap_or(Timestamp::MAX);
         if end(self.since) <= now {
             (self.since, self.used) = (now, 0);
@@ -497,12 +499,12 @@ impl Limit {
         let seconds = u64::try_from(reset.duration_since(now).as_secs()).unwrap_or(0).max(1);
         (
             has_room,
-            Left(self.requests.saturating_sub(self.used), seconds, reset, self.requests),
+            RemainingRequests(self.requests.saturating_sub(self.used), seconds, reset, self.requests),
         )
     }
 }
 
-impl Left {
+impl RemainingRequests {
     fn write(&self, answer: &mut Answer) {
         let reset = u64::try_from(self.2.as_second()).unwrap_or(0);
         for (name, value) in [

@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq as _;
 use tenure_git_server::{Access, NewKey, NewToken, Repositories};
 
 use crate::clock::Clock;
-use crate::oauth::Device;
+use crate::oauth::DeviceCode;
 use crate::server::Kind;
 
 /// The project or group to which a credential belongs.
@@ -25,20 +25,20 @@ pub enum Owner {
     Group(u64),
 }
 
-/// The kind of a valid credential.
+/// The kind of a [`LiveCredential`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LiveKind {
+pub enum LiveCredentialKind {
     /// A user name and a token.
     Token,
     /// An ssh key.
     Key,
 }
 
-/// A credential that is valid now.
+/// A deploy token or key that the host accepts now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Live {
+pub struct LiveCredential {
     /// The kind.
-    pub kind: LiveKind,
+    pub kind: LiveCredentialKind,
     /// The number at the host.
     pub id: u64,
     /// The project or group.
@@ -69,7 +69,7 @@ pub struct Issue {
 }
 
 /// A token that authenticates a client of the API.
-pub(crate) struct Authoriser {
+pub(crate) struct ApiToken {
     pub(crate) sha256: [u8; 32],
     /// The number of the person; no person stands behind a GitHub App.
     pub(crate) person: u64,
@@ -79,6 +79,7 @@ pub(crate) struct Authoriser {
     pub(crate) is_revoked: bool,
 }
 
+/// A deploy token of a project or group, or a token of an App's installation.
 pub(crate) struct Token {
     pub(crate) id: u64,
     pub(crate) owner: Owner,
@@ -92,6 +93,7 @@ pub(crate) struct Token {
     pub(crate) let_in: Vec<u64>,
 }
 
+/// A deploy key of a project.
 pub(crate) struct Key {
     pub(crate) id: u64,
     pub(crate) project: u64,
@@ -104,6 +106,7 @@ pub(crate) struct Key {
     pub(crate) let_in: u64,
 }
 
+/// The content and the settings of the host: projects, groups, people, credentials and issues.
 pub(crate) struct World {
     pub(crate) kind: Kind,
     pub(crate) clock: Clock,
@@ -124,11 +127,11 @@ pub(crate) struct World {
     pub(crate) moved: BTreeMap<String, u64>,
     pub(crate) members: BTreeMap<(u64, Owner), u8>,
     pub(crate) people: BTreeMap<u64, String>,
-    pub(crate) authorisers: Vec<Authoriser>,
+    pub(crate) authorisers: Vec<ApiToken>,
     pub(crate) tokens: Vec<Token>,
     pub(crate) keys: Vec<Key>,
     pub(crate) issues: Vec<Issue>,
-    pub(crate) devices: Vec<Device>,
+    pub(crate) devices: Vec<DeviceCode>,
     /// GitHub's installations: number, owner of the repositories, and the public key that its App signs with.
     pub(crate) installations: Vec<(u64, String)>,
     pub(crate) app: Option<(u64, Vec<u8>)>,
@@ -186,8 +189,8 @@ impl World {
             .map(|(id, _)| make(*id))
     }
 
-    /// Returns the owner of a token, if the token is valid.
-    pub(crate) fn find_authoriser(&self, token: Option<&str>) -> Option<&Authoriser> {
+    /// Returns the API token with this value, if it is valid.
+    pub(crate) fn find_authoriser(&self, token: Option<&str>) -> Option<&ApiToken> {
         let shown = hash_value(token?);
         let now = self.clock.now();
         let mut all = self.authorisers.iter();
@@ -205,7 +208,7 @@ impl World {
         expires_at: Option<Timestamp>,
     ) -> String {
         let value = make_value(prefix);
-        self.authorisers.push(Authoriser {
+        self.authorisers.push(ApiToken {
             sha256: hash_value(&value),
             person,
             scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
@@ -329,15 +332,15 @@ impl World {
     }
 
     /// Returns the credentials that are valid now.
-    pub(crate) fn live(&self) -> Vec<Live> {
+    pub(crate) fn live(&self) -> Vec<LiveCredential> {
         let now = self.clock.now();
         let is_over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
         let tokens = self
             .tokens
             .iter()
             .filter(|token| !token.is_revoked && !is_over(token.expires_at));
-        let tokens = tokens.map(|token| Live {
-            kind: LiveKind::Token,
+        let tokens = tokens.map(|token| LiveCredential {
+            kind: LiveCredentialKind::Token,
             id: token.id,
             owner: token.owner,
             name: token.name.clone(),
@@ -348,14 +351,18 @@ impl World {
                 .filter_map(|number| self.last_used_at(*number))
                 .max(),
         });
-        let keys = self.keys.iter().filter(|key| !is_over(key.expires_at)).map(|key| Live {
-            kind: LiveKind::Key,
-            id: key.id,
-            owner: Owner::Project(key.project),
-            name: key.title.clone(),
-            may_write: key.may_write,
-            last_used_at: self.last_used_at(key.let_in),
-        });
+        let keys = self
+            .keys
+            .iter()
+            .filter(|key| !is_over(key.expires_at))
+            .map(|key| LiveCredential {
+                kind: LiveCredentialKind::Key,
+                id: key.id,
+                owner: Owner::Project(key.project),
+                name: key.title.clone(),
+                may_write: key.may_write,
+                last_used_at: self.last_used_at(key.let_in),
+            });
         tokens.chain(keys).collect()
     }
 

@@ -16,18 +16,18 @@ use super::request::hash_spec;
 /// The maximum length of a reason, in characters: the limit of the schema.
 pub const LONGEST_REASON: usize = 1024;
 
-/// The approver's input.
+/// The parts of an approval or denial that the approver chooses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AnswerInput {
     /// The reason.
     pub reason: Option<String>,
-    /// The end of the answer.
+    /// The time at which the approval ends.
     pub not_after: Option<Time>,
     /// The longest allowed period between replacements.
     pub max_rotate: Option<Period>,
 }
 
-/// The existing answers in the namespace of the requests.
+/// The existing answers to requests, and the other facts by which a request is approved or not.
 #[derive(Clone, Copy, Debug)]
 pub struct Answers<'a> {
     /// The grants.
@@ -41,7 +41,8 @@ pub struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    /// Returns the verdict on a request by these answers. It assumes that admission checks the writers of grants, which a user of the command can't observe.
+    /// Returns whether a request is approved, denied or pending by these answers. The user of the command can't observe whether admission checks the writers of grants,
+    /// so the check is assumed.
     #[must_use]
     pub fn judge(self, request: &FluxAccessRequest) -> Verdict {
         approval::decide_approval(ApprovalFacts {
@@ -95,6 +96,7 @@ pub fn deny(
     write(request, user, DENIED, wording, answers)
 }
 
+/// Makes the grant for an answer, and checks that the grant would count.
 fn write(
     request: &FluxAccessRequest,
     user: &str,
@@ -149,14 +151,14 @@ fn write(
     }
 }
 
-/// The steps of a revocation.
+/// The objects to delete and to create so that a request is no longer approved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revocation {
     /// Grants to delete: name and uid.
     pub deleted: Vec<(String, String)>,
     /// An additional denial: a standing grant approves the request, and also applies to others.
     pub denial: Option<FluxAccessGrant>,
-    /// The standing grant.
+    /// The name of the standing grant that approves the request.
     pub standing_grant: Option<String>,
 }
 

@@ -9,7 +9,7 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessTargetStatus};
 use super::delivery::{is_same_repository, read_role};
 use tenure_remote_requests::git_host::{CredentialKind, HostKind, Role, Scope};
 
-/// The inputs of the choice.
+/// The facts by which the kind of a request's credentials is chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct CredentialKindInputs<'a> {
     /// The host's API.
@@ -22,16 +22,16 @@ pub struct CredentialKindInputs<'a> {
     pub scope: Scope,
     /// The kind that the AccessProvider sets for repositories.
     pub asked: Option<&'a str>,
-    /// The kind of existing credentials.
+    /// The kind of the credentials that the request already has.
     pub made: Option<CredentialKind>,
     /// True if the AccessProvider has host keys.
     pub has_known_hosts: bool,
 }
 
-/// Chooses the kind of credentials.
+/// Chooses the kind of credentials for a request: the existing kind, the kind that the AccessProvider sets, or the host's usual one.
 ///
 /// # Errors
-/// The reason why the host makes none, with advice.
+/// The reason why the host makes no credentials for the request, with advice.
 pub fn choose_kind(choice: CredentialKindInputs<'_>) -> Result<CredentialKind, String> {
     let kind = match choice.made {
         // Existing credentials are of this kind, and their numbers are meaningless for another kind.
@@ -51,6 +51,7 @@ pub fn choose_kind(choice: CredentialKindInputs<'_>) -> Result<CredentialKind, S
     Ok(kind)
 }
 
+/// Chooses the kind for a request without credentials: the AccessProvider's, or else the first that the host and the authoriser can make.
 fn choose_new(choice: CredentialKindInputs<'_>) -> Result<CredentialKind, String> {
     let known: &[CredentialKind] = match (choice.host, choice.role) {
         (HostKind::Gitlab, Role::ReadRegistry) => return Ok(CredentialKind::DeployToken),
@@ -91,7 +92,7 @@ pub fn find_made(request: &FluxAccessRequest) -> Option<CredentialKind> {
     kind.filter(|_| ledgers.any(has_some))
 }
 
-/// Checks whether a source with this URL fetches a request's target with its credential.
+/// Checks whether a source with this URL can fetch with a request's credential: the URL leads to the target's repository, by the credential's protocol.
 #[must_use]
 pub fn can_open(request: &FluxAccessRequest, target: &FluxAccessTargetStatus, url: &str) -> bool {
     let is_key = find_made(request) == Some(CredentialKind::DeployKey);

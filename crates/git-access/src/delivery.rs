@@ -41,7 +41,7 @@ const UNREAD: Duration = Duration::from_secs(60);
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The form of a credential in a Secret.
+/// The form in which a credential is written into a Secret: its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `username` and `password`.
@@ -53,7 +53,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the form for a role of a kind of credentials.
+    /// Returns the form of a Secret for a kind of credential and its role.
     #[must_use]
     pub fn for_role(kind: CredentialKind, role: Role) -> Self {
         match (kind, role) {
@@ -63,7 +63,7 @@ impl Form {
         }
     }
 
-    /// Returns the type of the Secret.
+    /// Returns the Kubernetes type of a Secret in this form.
     #[must_use]
     pub fn secret_type(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Form {
     }
 }
 
-/// Reads the role of a request.
+/// Reads the role in the spec of a request; `None` if it is unknown.
 #[must_use]
 pub fn read_role(spec: &FluxAccessRequestSpec) -> Option<Role> {
     [Role::ReadRepository, Role::ReadRegistry]
@@ -163,7 +163,7 @@ pub fn belongs_to(object: &Value, request: &str) -> bool {
     }
 }
 
-/// Checks whether an existing Role or RoleBinding grants the wanted rights.
+/// Checks whether an existing Role or RoleBinding has the same rules, role and subjects as the wanted one.
 #[must_use]
 pub fn grants_as_wanted(live: &Value, wanted: &Value) -> bool {
     ["rules", "roleRef", "subjects"]
@@ -171,7 +171,7 @@ pub fn grants_as_wanted(live: &Value, wanted: &Value) -> bool {
         .all(|field| live.get(field) == wanted.get(field))
 }
 
-/// The state of the AccessProvider of a request.
+/// Whether the AccessProvider of a request exists, is suspended or is being deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProviderState {
     /// The AccessProvider is missing.
@@ -184,7 +184,7 @@ pub enum ProviderState {
     Active,
 }
 
-/// The known facts of a request, apart from a single namespace.
+/// The facts of a request that apply to all of its namespaces.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestFacts<'a> {
     /// The request.
@@ -199,7 +199,7 @@ pub struct RequestFacts<'a> {
     pub deliveries: Option<&'a BTreeSet<String>>,
 }
 
-/// Decides the wanted state of the credential in a namespace.
+/// Decides whether a request's credential in a namespace should be delivered, held back, revoked or abandoned.
 #[must_use]
 pub fn decide_wanted(case: RequestFacts<'_>, namespace: &str) -> WantedState {
     let provider = &case.request.spec.provider;
@@ -218,7 +218,7 @@ pub fn decide_wanted(case: RequestFacts<'_>, namespace: &str) -> WantedState {
     }
     match case.verdict {
         Verdict::Denied(word) => return WantedState::Revoked(format!("{} denied it", word.by)),
-        // No approver has revoked anything.
+        // Without checks by admission, no grant counts. So the missing approval is no revocation.
         Verdict::Pending(reasons) if !case.judges_writes => {
             return WantedState::HeldBack(reasons.first().cloned().unwrap_or_default());
         }
@@ -254,7 +254,7 @@ pub fn find_grace_end(case: RequestFacts<'_>, since: Timestamp, now: Timestamp) 
     (waits && until > now).then_some(until)
 }
 
-/// Returns the time by which an order to the host must be given up: before the controllers look for its result.
+/// Returns the time by which an order for a new credential must be given up: ten seconds before the controllers search the host for its result.
 #[must_use]
 pub fn order_deadline(next: &NextCredential) -> Timestamp {
     let patience = SETTLE.as_secs().saturating_sub(10);
@@ -311,6 +311,7 @@ pub fn list_ordering<'a>(
         .collect()
 }
 
+/// Checks whether the host may still execute an order for a credential of this request.
 fn is_ordering(request: &FluxAccessRequest, now: Timestamp) -> bool {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
     let mut begun = ledgers.filter_map(|ledger| ledger.next.as_ref());
@@ -327,6 +328,7 @@ pub fn is_same_repository(one: &str, other: &str) -> bool {
     read_address(one).is_some_and(|one| Some(one) == read_address(other))
 }
 
+/// Splits a repository's URL into scheme, user and host, and path, in a form that can be compared.
 fn read_address(url: &str) -> Option<(String, String, String)> {
     let (scheme, rest) = url.split_once("://")?;
     let scheme = scheme.to_ascii_lowercase();

@@ -19,7 +19,7 @@ use tenure_remote_requests::git_host::{Scope, Target};
 /// The number of bytes of a hash in a number. Every JSON reader keeps numbers of this size exactly.
 const NUMBER_BYTES: usize = 6;
 
-/// The Secret in a namespace.
+/// The observed state of a Secret that a user writes by hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ManualSecretState {
     /// The Secret couldn't be read, for this reason.

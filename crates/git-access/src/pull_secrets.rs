@@ -26,7 +26,7 @@ pub enum ObservedAccounts {
     Seen(Vec<AccountFacts>),
 }
 
-/// The facts of an account that a plan needs.
+/// The name of a ServiceAccount, and its state if it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountFacts {
     /// The name of the account.
@@ -35,7 +35,7 @@ pub struct AccountFacts {
     pub state: Option<AccountState>,
 }
 
-/// The state of an account.
+/// The observed `imagePullSecrets` of an existing ServiceAccount, and the marks of Tenure's entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountState {
     /// Uid.
@@ -50,7 +50,7 @@ pub struct AccountState {
     applier: Option<String>,
 }
 
-/// A change of one account.
+/// A patch of one ServiceAccount, which adds or removes a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountChange {
     /// The name of the account.

@@ -16,7 +16,7 @@ const SHORT: usize = 12;
 /// The prefix of a hash.
 const ALGORITHM: &str = "sha256:";
 
-/// The asker and the cluster.
+/// The origin of a request: the entry's place and author, the AccessProvider and the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestOrigin {
     /// Name of the AccessProvider.

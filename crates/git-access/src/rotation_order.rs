@@ -30,7 +30,7 @@ const ID: usize = 12;
 /// The separator between the ids of several orders.
 const AND: char = '+';
 
-/// An order, as written.
+/// A user's order to replace a request's credential before it is due, in one namespace or in all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RotationOrder {
@@ -87,7 +87,7 @@ impl RotationOrder {
         })
     }
 
-    /// Checks whether one of the order's namespaces has not executed the order.
+    /// Checks whether the order is still to be executed in at least one of its namespaces.
     #[must_use]
     pub fn is_open(&self, request: &FluxAccessRequest) -> bool {
         let (key, value) = self.write();
@@ -97,11 +97,13 @@ impl RotationOrder {
         ledgers.any(|ledger| !is_handled(ledger.handled_order.as_deref(), &id))
     }
 
+    /// Checks whether the order is for the credential in this namespace.
     fn is_about(&self, namespace: &str) -> bool {
         self.namespace.as_deref().is_none_or(|named| named == namespace)
     }
 }
 
+/// Checks whether the ledger's ids of executed orders contain this one.
 fn is_handled(handled: Option<&str>, id: &str) -> bool {
     handled.is_some_and(|handled| handled.split(AND).any(|one| one == id))
 }

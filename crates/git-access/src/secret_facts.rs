@@ -34,7 +34,7 @@ const OTHERS: &str = "…";
 /// The maximum length of a registry name in the report.
 const LONGEST_HOST: usize = 253;
 
-/// The form of a credential.
+/// The form of a credential in a Secret, as its keys show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// A user name and a password.
@@ -87,7 +87,7 @@ impl Form {
     }
 }
 
-/// The known facts of a readable Secret.
+/// The public facts of a Secret: its age, its keys, and the public parts of its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The latest possible time of the last change of the data.
@@ -105,7 +105,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the metadata. The writer of a Secret may also have forged its managedFields. So times before the creation and in the future are ignored.
+    /// Reads the facts that the metadata of a Secret show. The writer of a Secret may have forged its managedFields. So times before the creation and in the future are
+    /// ignored.
     #[must_use]
     pub fn of_metadata(object: &Value, now: Timestamp) -> Self {
         let view = ObjectView::new(object);
@@ -130,7 +131,7 @@ impl Facts {
         }
     }
 
-    /// Checks whether the data have facts that the metadata lack: the keys, or public parts. Other data are not read.
+    /// Checks whether the data must be read: if the keys are unknown, or if one of the keys can have public parts.
     #[must_use]
     pub fn wants_contents(&self) -> bool {
         match &self.keys {
@@ -149,7 +150,7 @@ impl Facts {
         self.ends_at = ends_at;
     }
 
-    /// Returns the forms of the Secret, or none if it is empty. In a Secret that is used only for verification, every key contains a public key.
+    /// Returns the forms of the Secret, or none if it is empty. `is_shown` is false for a Secret that is used only for verification: its keys are then public keys.
     #[must_use]
     pub fn list_forms(&self, is_shown: bool) -> BTreeSet<Form> {
         let Some(keys) = &self.keys else {
@@ -192,6 +193,7 @@ impl Facts {
     }
 }
 
+/// Adds a key to a bounded set: beyond the bound, one placeholder stands for all keys that don't reveal a form.
 fn record_key(keys: &mut BTreeSet<String>, key: &str) {
     let is_full = keys.len() >= MOST_KEYS && !TELLING.contains(&key);
     keys.insert(if is_full { OTHERS } else { key }.to_owned());
@@ -200,6 +202,7 @@ fn record_key(keys: &mut BTreeSet<String>, key: &str) {
 /// The data of a Secret while they are checked. They are never printed, and are wiped from memory.
 pub struct Contents(BTreeMap<String, Hidden>);
 
+/// A base64 value, which is never printed and is wiped from memory on drop.
 struct Hidden(Zeroizing<String>);
 
 impl<'de> Deserialize<'de> for Hidden {
@@ -214,7 +217,7 @@ impl std::fmt::Debug for Contents {
     }
 }
 
-/// The answer is no Secret. The error doesn't quote the answer, because a parser's text may contain a part of it.
+/// The error for an API server's answer that is no Secret. It doesn't quote the answer, because a parser's text may contain a part of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API server's answer is not a Secret")]
 pub struct NoSecret;

@@ -51,7 +51,7 @@ pub fn make_condition(
     }
 }
 
-/// Returns the condition whether all targets could be listed. `unlisted`: the paths of failed targets, with the reasons.
+/// Returns the condition [`SWEPT`]: whether the host listed the credentials of all targets. `unlisted`: the paths of the other targets, with the reasons.
 #[must_use]
 pub fn make_sweep_condition(unlisted: &[(&str, &str)], now: Timestamp) -> Condition {
     if unlisted.is_empty() {
@@ -99,7 +99,7 @@ pub fn record_receivers(status: &mut FluxAccessRequestStatus, reaching: &BTreeSe
     status.more_receivers = u32::try_from(more).unwrap_or(u32::MAX);
 }
 
-/// Returns the state of a request in one word.
+/// Returns the state of a request in one word. A pending request with `has_ledgers` had an approval before, so it is revoked.
 #[must_use]
 pub fn name_state(verdict: &Verdict, has_ledgers: bool) -> &'static str {
     match verdict {
@@ -117,7 +117,7 @@ pub fn decide_state(status: &FluxAccessRequestStatus, verdict: &Verdict) -> &'st
     name_state(verdict, was_approved || !status.credentials.is_empty())
 }
 
-/// Returns the conditions of a request.
+/// Returns all conditions of a request, from its verdict and the plans for its namespaces.
 #[must_use]
 pub fn conclude_request(
     request: &FluxAccessRequest,

@@ -17,7 +17,7 @@ use tenure_remote_requests::git_host::{AccessLevel, DevicePollResult, HostError,
 /// The increase of the poll interval after a poll that came too early (RFC 8628, section 3.5).
 const SLOWER: Duration = Duration::from_secs(5);
 
-/// The next action while a code is valid.
+/// The next action of the command that waits until a user of the host has entered the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Poll again after this time.
@@ -62,7 +62,7 @@ pub fn decide_next(
         Ok(DevicePollResult::Denied) => return Next::Over("the user with the code declined".to_owned()),
         Ok(DevicePollResult::Expired) => return late(),
         Ok(DevicePollResult::Shown(member)) => return judge_member(member, scope),
-        // The code stays valid.
+        // The code stays valid while the host is unreachable, so the poll is repeated later.
         Err(HostError::Unreachable(_)) => pace.saturating_mul(2),
         Err(HostError::Limited { until }) => {
             Duration::try_from(until.duration_since(now)).map_or(pace, |left| left.max(pace))
@@ -75,7 +75,7 @@ pub fn decide_next(
     }
 }
 
-/// Checks whether a user may answer: a Maintainer for a project, an Owner for a group.
+/// Checks whether a user's level allows an answer: Maintainer for a project, Owner for a group.
 fn judge_member(member: Membership, scope: Scope) -> Next {
     let (needed, name, what) = match scope {
         Scope::Project => (AccessLevel::MAINTAINER, "Maintainer", "project"),

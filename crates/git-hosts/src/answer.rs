@@ -23,7 +23,7 @@ const SHOWN: usize = 200;
 /// A text that repeats this many characters of a secret in a row is dropped.
 const TELLTALE: usize = 8;
 
-/// An answer without trouble.
+/// The outcome of a request without an error: success, or a missing object.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Success,
@@ -31,7 +31,7 @@ pub(crate) enum Outcome {
     Missing(String),
 }
 
-/// Checks the status and the headers of an answer.
+/// Checks the status and the headers of an answer. Returns a [`HostError`] for everything except a success and a 404 of the API itself.
 pub(crate) fn check_answer(
     reply: &Reply,
     is_order: bool,
@@ -104,7 +104,7 @@ pub(crate) fn check_answer(
     }
 }
 
-/// Explains a missing answer.
+/// Converts a failure without an answer into a [`HostError`]. After an order that the host may have received, the effect is unknown.
 pub(crate) fn explain_failure(failure: HostFailure, is_order: bool) -> HostError {
     match failure {
         HostFailure::NotSent(why) => HostError::Unreachable(why),
@@ -143,6 +143,7 @@ fn read_limit(reply: &Reply, now: Timestamp) -> Option<Timestamp> {
     Some(add_wait(now, wait.clamp(SignedDuration::from_secs(1), LONGEST)))
 }
 
+/// Returns the time after a wait, or the latest possible time on overflow.
 pub(crate) fn add_wait(now: Timestamp, wait: SignedDuration) -> Timestamp {
     now.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

@@ -24,7 +24,7 @@ pub(crate) const PAGE: usize = 100;
 /// The largest size of a token in bytes.
 const TOKEN_BYTES: usize = 4096;
 
-/// The next step.
+/// The step of a conversation after an answer: another request, or the result.
 #[derive(Debug)]
 pub(crate) enum ApiStep {
     /// Another request.
@@ -33,17 +33,17 @@ pub(crate) enum ApiStep {
     Done(HostReply, Option<SecretBytes>),
 }
 
-/// The state of a conversation.
+/// The state of a conversation, which is the sequence of requests for one question or order.
 pub(crate) struct Progress {
     /// The last request.
     pub(crate) call: Call,
     /// The number of requests.
     pub(crate) calls: usize,
-    /// The entries of the pages so far.
+    /// The listed credentials of the pages that have arrived so far.
     pub(crate) listed: Vec<ListedCredential>,
 }
 
-/// The API of one host.
+/// The API of one kind of Git host: turns questions and orders into requests, and reads the answers.
 pub(crate) trait Api: Send + Sync {
     fn kind(&self) -> HostKind;
 
@@ -75,7 +75,7 @@ pub(crate) trait Api: Send + Sync {
     ) -> Result<ApiStep, HostError>;
 }
 
-/// Decides the step after an answer.
+/// Decides what follows an answer: another request, or the result of the conversation.
 pub(crate) fn find_next_step(
     api: &dyn Api,
     query: &HostQuery,
@@ -123,7 +123,7 @@ pub(crate) fn read_number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> 
     }
 }
 
-/// Refuses an outcome in which a required object is missing or invisible.
+/// Returns [`HostError::Refused`] if the outcome is that a required object is missing or invisible.
 pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), HostError> {
     match outcome {
         Outcome::Success => Ok(()),
@@ -134,7 +134,7 @@ pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), HostError> {
     }
 }
 
-/// Describes an operation that this API lacks. No request is sent.
+/// Returns the error for an operation that this API lacks. No request is sent.
 pub(crate) fn refuse_unsupported(what: &str) -> HostError {
     HostError::Refused {
         status: 0,

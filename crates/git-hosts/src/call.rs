@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 /// The characters that stand unescaped in a path.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A request, which is printed without its secrets.
+/// A request to the API of a Git host. Its `Debug` shows no secrets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -50,7 +50,7 @@ impl Body {
     }
 }
 
-/// An answer that was received completely.
+/// An answer of a Git host that was received completely.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -93,7 +93,7 @@ impl Call {
         self
     }
 
-    /// Whether the request changes something.
+    /// Checks whether the request changes something at the host.
     pub(crate) fn is_order(&self) -> bool {
         self.method != Method::GET
     }
@@ -111,7 +111,7 @@ impl Reply {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// Returns a header that is text.
+    /// Returns the value of a header, if it is present and text.
     pub(crate) fn header(&self, name: &'static str) -> Option<&str> {
         let value = self.headers.get(HeaderName::from_static(name))?;
         value.to_str().ok()

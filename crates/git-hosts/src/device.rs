@@ -149,6 +149,7 @@ impl DeviceFlow {
         shown.map(DevicePollResult::Shown)
     }
 
+    /// Asks GitLab for the token's user, and for the user's level in a project or group.
     async fn read_membership(
         &self,
         client: &mut HostClient,
@@ -173,9 +174,10 @@ fn unexpected_form() -> HostError {
     not_understood(false, "it doesn't have the form of GitLab's answers")
 }
 
+/// Reads the answer to the request for a code. The error of an unusable answer is the same as for a question, since a lost code does no harm.
 fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), HostError> {
-    // A code whose answer is lost does no harm.
-    judge_question(reply, now, &[])?;
+    // A lost code does no harm, so an unusable answer is an error as for a question.
+    check_question(reply, now, &[])?;
     let answer: CodeAnswer = reply.read().ok_or_else(unexpected_form)?;
     let is_plain = |text: &str, most: usize| {
         !text.is_empty() && text.len() <= most && text.bytes().all(|byte| byte.is_ascii_graphic())
@@ -214,7 +216,7 @@ fn read_poll(
             _ => {}
         }
     }
-    judge_question(reply, now, &[secret])?;
+    check_question(reply, now, &[secret])?;
     let TokenAnswer { access_token } = reply.read().ok_or_else(unexpected_form)?;
     let token = SecretBytes::new(access_token);
     let is_token = !token.reveal().is_empty() && token.reveal().bytes().all(|byte| byte.is_ascii_graphic());
@@ -225,8 +227,9 @@ fn read_poll(
     }
 }
 
+/// Reads the number of the token's user. Refuses a blocked user.
 fn read_user(reply: &Reply, now: Timestamp, token: &SecretBytes) -> Result<u64, HostError> {
-    judge_question(reply, now, &[token])?;
+    check_question(reply, now, &[token])?;
     let user: UserAnswer = reply.read().ok_or_else(unexpected_form)?;
     match user.state.as_deref() {
         None | Some("active") => Ok(user.id),
@@ -255,7 +258,8 @@ fn read_member(
     Ok(is_active.then_some(AccessLevel(member.access_level)))
 }
 
-fn judge_question(reply: &Reply, now: Timestamp, secrets: &[&SecretBytes]) -> Result<(), HostError> {
+/// Checks the answer to a question. A 404 is refused, because the question is about an object that must exist.
+fn check_question(reply: &Reply, now: Timestamp, secrets: &[&SecretBytes]) -> Result<(), HostError> {
     match check_answer(reply, false, now, secrets)? {
         Outcome::Success => Ok(()),
         Outcome::Missing(message) => Err(HostError::Refused { status: 404, message }),

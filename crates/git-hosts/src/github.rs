@@ -174,6 +174,7 @@ impl Api for Github {
     }
 }
 
+/// Returns the capabilities of deploy keys, on GitHub and on Gitea. `last_used`: the host reports the last use.
 pub(crate) fn key_capabilities(last_used: bool) -> Capabilities {
     Capabilities {
         overlap: true,
@@ -199,7 +200,7 @@ pub(crate) fn find_by_path(scope: Scope, path: &str) -> Result<Call, HostError> 
     })
 }
 
-/// Returns the first request about deploy keys, which checks whether the path still has the number.
+/// Returns the first request of an order or list about deploy keys. Its answer shows whether the repository at the path still has the target's number.
 pub(crate) fn find_first(target: &Target, kind: CredentialKind) -> Result<Call, HostError> {
     match (kind, target.scope) {
         (CredentialKind::DeployKey, Scope::Project) => find_by_path(Scope::Project, &target.path),

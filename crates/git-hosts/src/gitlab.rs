@@ -275,6 +275,7 @@ fn issues_path(target: &Target) -> Result<String, HostError> {
     }
 }
 
+/// Returns the request that makes a deploy token or a deploy key.
 fn mint_call(request: &MintRequest) -> Result<Call, HostError> {
     let place = credentials_path(&request.target, request.kind)?;
     let expires_at = request.expires_at.map(|end| end.to_string());
@@ -383,6 +384,7 @@ fn read_page(kind: CredentialKind, progress: &Progress, reply: &Reply) -> Result
     Ok(listed)
 }
 
+/// Reads the answer to the order for a credential.
 fn read_minted(request: &MintRequest, progress: &Progress, reply: &Reply) -> Result<ApiStep, HostError> {
     let end = |text: Option<&str>| read_optional_time(text, true);
     if request.kind == CredentialKind::DeployKey {

@@ -30,18 +30,18 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The time before the end of an installation's token when the shell stops using the token.
 const SPARE: SignedDuration = SignedDuration::from_mins(5);
 
-/// The answer of a host.
+/// The result of a question or order to a Git host: the content of the answer, the value of a new token, and the host's time.
 #[derive(Clone, Debug)]
 pub struct HostResponse {
     /// The content of the answer.
     pub reply: HostReply,
-    /// The value of a new token. The value of a key stays at its maker.
+    /// The value of a new token. Unset for a new deploy key: its private half stays at the place of its creation.
     pub value: Option<SecretBytes>,
-    /// The time of the host.
+    /// The time by the host's clock.
     pub date: Option<Timestamp>,
 }
 
-/// A host that answers questions about credentials.
+/// A Git host that answers questions about credentials and executes orders to make and revoke them.
 pub trait Host: Send + Sync {
     /// Returns the API that the host speaks.
     fn kind(&self) -> HostKind;
@@ -49,31 +49,31 @@ pub trait Host: Send + Sync {
     /// Returns the capabilities of a kind of credential; `None` if the host has no such kind.
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
 
-    /// Asks once. `now` and every time in a [`HostError`] are by the caller's clock.
+    /// Sends one question or order, without retries. `now` and every time in a [`HostError`] are by the caller's clock.
     fn ask<'a>(&'a self, query: &'a HostQuery, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, HostError>>;
 }
 
-/// The credential for requests to a host.
+/// The authoriser's credential, with which Tenure makes and revokes credentials at a Git host.
 #[derive(Clone, Debug)]
-pub enum Authoriser {
+pub enum AuthoriserCredential {
     /// A token of a person, a project or a group.
     Token(SecretBytes),
     /// A GitHub App, which sends requests as one of its installations.
     App(Box<GitHubApp>),
 }
 
-/// A host on the network.
+/// A Git host that has an API: its address, and the connection settings and the authoriser's credential for requests to it.
 pub struct RemoteHost {
     api: Box<dyn Api>,
     base: BaseUrl,
-    authoriser: Authoriser,
+    authoriser: AuthoriserCredential,
     tls: TlsOptions,
     reach: Connector,
     /// The token of the App's installation, and its end. Callers wait on the lock, so one token is made for all of them.
     session: Mutex<Option<(SecretBytes, Timestamp)>>,
 }
 
-/// No host: an administrator writes Secrets by hand.
+/// The host of an AccessProvider of kind `static`. It has no API and fails every query, because an administrator writes the Secrets by hand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaticHost;
 
@@ -100,16 +100,16 @@ impl RemoteHost {
     pub fn new(
         kind: HostKind,
         address: &str,
-        authoriser: Authoriser,
+        authoriser: AuthoriserCredential,
         tls: TlsOptions,
         reach: Connector,
     ) -> Result<Self, &'static str> {
         let base = BaseUrl::parse(address).ok_or("a host's address is an http or https URL without user and query")?;
         let api: Box<dyn Api> = match (kind, &authoriser) {
-            (HostKind::Gitlab, Authoriser::Token(_)) => Box::new(Gitlab),
-            (HostKind::Gitea, Authoriser::Token(_)) => Box::new(Gitea),
-            (HostKind::Github, Authoriser::Token(_)) => Box::new(Github { installation: None }),
-            (HostKind::Github, Authoriser::App(app)) => Box::new(Github {
+            (HostKind::Gitlab, AuthoriserCredential::Token(_)) => Box::new(Gitlab),
+            (HostKind::Gitea, AuthoriserCredential::Token(_)) => Box::new(Gitea),
+            (HostKind::Github, AuthoriserCredential::Token(_)) => Box::new(Github { installation: None }),
+            (HostKind::Github, AuthoriserCredential::App(app)) => Box::new(Github {
                 installation: match app.installation() {
                     Installation::Id(id) => Some(*id),
                     Installation::Owner(_) => {
@@ -117,7 +117,7 @@ impl RemoteHost {
                     }
                 },
             }),
-            (_, Authoriser::App(_)) => return Err("only GitHub has Apps"),
+            (_, AuthoriserCredential::App(_)) => return Err("only GitHub has Apps"),
             (HostKind::Static, _) => return Err("kind static has no host with an API"),
         };
         Ok(Self {
@@ -130,6 +130,7 @@ impl RemoteHost {
         })
     }
 
+    /// Sends the requests of one question or order, until the answer is complete.
     async fn exchange(&self, query: &HostQuery, now: Timestamp) -> Result<HostResponse, HostError> {
         let mut call = self.api.first_call(query)?;
         let mut progress = Progress {
@@ -172,12 +173,12 @@ impl RemoteHost {
         now: Timestamp,
     ) -> Result<Option<SecretBytes>, HostError> {
         let token = match &self.authoriser {
-            Authoriser::Token(token) => token.clone(),
-            Authoriser::App(app) if call.is_by_app => {
+            AuthoriserCredential::Token(token) => token.clone(),
+            AuthoriserCredential::App(app) if call.is_by_app => {
                 client.set_credentials(sign_in(app, now)?);
                 return Ok(None);
             }
-            Authoriser::App(app) => self.log_in(app, client, now).await?,
+            AuthoriserCredential::App(app) => self.log_in(app, client, now).await?,
         };
         client.set_credentials(Credentials::Bearer(token.clone()));
         Ok(Some(token))
@@ -210,7 +211,7 @@ impl RemoteHost {
                 Outcome::Missing(message) => Err(HostError::Refused { status: 404, message }),
             }
         };
-        // The order itself has not been sent yet.
+        // Only the request for the token failed, and the order has not been sent. So the effect of the order is known: none.
         let (token, end) = asked.await.map_err(|trouble| match trouble {
             HostError::Unknown(why) => HostError::Unreachable(why),
             other => other,
@@ -234,6 +235,7 @@ impl Host for RemoteHost {
     }
 }
 
+/// Returns the App's own credentials for GitHub's API, signed with the App's private key.
 fn sign_in(app: &GitHubApp, now: Timestamp) -> Result<Credentials, HostError> {
     app.sign_in(now).map_err(|_| HostError::Refused {
         status: 0,
@@ -241,7 +243,7 @@ fn sign_in(app: &GitHubApp, now: Timestamp) -> Result<Credentials, HostError> {
     })
 }
 
-/// Sends a request. Returns the answer, or the meaning of a missing answer.
+/// Sends a request. Returns the answer, or the [`HostError`] that a missing answer means.
 pub(crate) async fn send(
     client: &mut HostClient,
     headers: &[(&'static str, &'static str)],

@@ -19,4 +19,4 @@ mod malformed_answer_tests;
 
 pub use deploy_key::{DeployKeyPair, fingerprint_bytes, fingerprint_key, fingerprint_value, make_deploy_key};
 pub use device::{DeviceFlow, DeviceSecret};
-pub use host::{Authoriser, Host, HostResponse, RemoteHost, StaticHost};
+pub use host::{AuthoriserCredential, Host, HostResponse, RemoteHost, StaticHost};

@@ -14,16 +14,17 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::GitServerError;
 
-/// Returns the current time.
+/// A function that returns the current time.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
-/// Tokens and keys of repositories. Cheap to clone: all clones share one table.
+/// The tokens and ssh keys with which clients may access single repositories. Cheap to clone: all clones share one table.
 #[derive(Clone)]
 pub struct Access {
     table: Arc<Mutex<Table>>,
     clock: Clock,
 }
 
+/// The accepted tokens and keys, and the last number that was assigned to one of them.
 #[derive(Default)]
 struct Table {
     last: u64,
@@ -31,6 +32,7 @@ struct Table {
     keys: Vec<Key>,
 }
 
+/// A token that the server accepts, stored as its digest.
 struct Token {
     id: u64,
     username: Option<String>,
@@ -41,6 +43,7 @@ struct Token {
     last_used_at: Option<SystemTime>,
 }
 
+/// An ssh key that the server accepts for one repository.
 struct Key {
     id: u64,
     key: KeyData,
@@ -50,7 +53,7 @@ struct Key {
     last_used_at: Option<SystemTime>,
 }
 
-/// The repositories of a token.
+/// The repositories that a token opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repositories {
     /// Only this repository.
@@ -59,7 +62,7 @@ pub enum Repositories {
     Below(String),
 }
 
-/// A new token.
+/// A token to add to an [`Access`].
 #[derive(Clone)]
 pub struct NewToken<'a> {
     /// The required user name; any if absent.
@@ -74,7 +77,7 @@ pub struct NewToken<'a> {
     pub expires_at: Option<SystemTime>,
 }
 
-/// A new ssh key.
+/// An ssh key to add to an [`Access`].
 #[derive(Clone, Debug)]
 pub struct NewKey<'a> {
     /// Its public half in OpenSSH's form.
@@ -87,7 +90,7 @@ pub struct NewKey<'a> {
     pub expires_at: Option<SystemTime>,
 }
 
-/// The decision about a request.
+/// Whether a token or key allows a request, or why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Allowed,
@@ -277,6 +280,7 @@ impl Verdict {
     }
 }
 
+/// Decides about a known token or key. `reaches`: it is for the repository. `writes`: the request is a push.
 fn decide_access(reaches: bool, may_write: bool, writes: bool) -> Verdict {
     match (reaches, writes && !may_write) {
         (false, _) => Verdict::Elsewhere,

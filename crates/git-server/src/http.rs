@@ -39,9 +39,10 @@ const MULTI_ACK: &[u8] = b" multi_ack";
 /// The unpacked size limit of compressed requests, which are unpacked in memory. Real ones are small.
 const LARGEST_COMPRESSED: usize = 16 << 20;
 
+/// The body of an HTTP answer.
 type Body = BoxBody<Bytes, std::io::Error>;
 
-/// Reads the server's keys.
+/// Builds the TLS acceptor from the server's certificate and key.
 pub(crate) fn make_acceptor(tls: &Tls) -> Result<TlsAcceptor, GitServerError> {
     let keys = |problem: &dyn std::fmt::Display| GitServerError::Keys(problem.to_string());
     let chain = CertificateDer::pem_slice_iter(tls.certificate.as_bytes())

@@ -25,7 +25,7 @@ const STORAGE: &str = "/storage/";
 /// The signature in the addresses of the storage.
 const SIGNATURE: &str = "X-Amz-Signature=4f3d9c";
 
-/// How a server serves large files. The default is as it should be.
+/// How a server serves large files (Git LFS). The default is the correct behaviour; tests choose others.
 #[derive(Clone, Debug, Default)]
 pub struct LargeFileOptions {
     /// Every batch gets this status, and `Retry-After` in seconds.
@@ -44,13 +44,13 @@ pub struct LargeFileOptions {
     pub redirect_contents: Option<String>,
     /// Batches are redirected to this server.
     pub redirect_batches: Option<String>,
-    /// Contents are changed on the way.
+    /// Contents are sent with this damage.
     pub damage: Option<Damage>,
     /// Contents get this status.
     pub content_status: Option<u16>,
 }
 
-/// A change of contents on the way.
+/// How a server damages the contents of large files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage {
     /// The first byte differs.
@@ -61,7 +61,7 @@ pub enum Damage {
     Shorter,
 }
 
-/// A request for large files, as it arrived.
+/// A recorded request for large files, as it arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LargeFileRequest {
     /// The path with its query.
@@ -72,7 +72,7 @@ pub struct LargeFileRequest {
     pub body: String,
 }
 
-/// The state of a server's large files.
+/// The Git LFS part of a server: its behaviour, the recorded requests, and the tokens that it issued.
 #[derive(Debug, Default)]
 pub(crate) struct LargeFiles {
     /// `None` outside of tests, which alone let the server misbehave and read its requests.
@@ -84,7 +84,7 @@ pub(crate) struct LargeFiles {
     pub(crate) base: OnceLock<String>,
 }
 
-/// An answer before it is sent.
+/// The answer to a request for large files, before it is sent.
 pub(crate) struct LargeFileAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -175,7 +175,7 @@ impl LargeFiles {
             return Some(answer_content(&options, find(repository).ok(), oid));
         }
         let (repository, rest) = path.split_once(API)?;
-        // GitLab knows only this form.
+        // As at GitLab, the name of the repository must end with `.git`.
         let Some(repository) = repository.strip_suffix(".git").and_then(|name| find(name).ok()) else {
             return Some(refuse(StatusCode::NOT_FOUND, "Not found."));
         };

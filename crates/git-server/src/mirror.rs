@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::GitServerError;
 use crate::repository::Repository;
 
-/// A repository that follows a folder.
+/// A repository whose branch `main` follows the content of a local folder.
 #[derive(Debug)]
 pub struct Mirror {
     repository: Repository,
@@ -35,7 +35,7 @@ impl Mirror {
         if is_repository(&self.folder) {
             return self.repository.fetch_head_of(&self.folder).await;
         }
-        let looks = look_of(&self.folder)?;
+        let looks = hash_folder_state(&self.folder)?;
         if self.seen == Some(looks) {
             return Ok(None);
         }
@@ -53,8 +53,8 @@ fn is_repository(folder: &Path) -> bool {
     folder.join(".git").exists() || (folder.join("HEAD").is_file() && folder.join("objects").is_dir())
 }
 
-/// Hashes names, lengths and times of everything in a folder. The hash shows that something changed, not what.
-fn look_of(folder: &Path) -> Result<u64, GitServerError> {
+/// Hashes the names, lengths and times of all entries in a folder. A different hash means that something has changed.
+fn hash_folder_state(folder: &Path) -> Result<u64, GitServerError> {
     let mut hasher = DefaultHasher::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

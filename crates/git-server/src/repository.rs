@@ -14,7 +14,7 @@ pub struct Repository {
     folder: PathBuf,
 }
 
-/// The content of a path in a commit.
+/// The content that a commit writes at a path, or the removal of the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A regular file.
@@ -182,7 +182,7 @@ impl Repository {
         Ok(new)
     }
 
-    /// Remembers where another local repository has the contents of large files.
+    /// Writes a file into this repository that says where another local repository has its contents of large files.
     async fn link_large_files(&self, other: &Path) -> Result<(), GitServerError> {
         let arguments = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
         let common = git::run(other, arguments, &[]).await?;
@@ -196,6 +196,7 @@ impl Repository {
         })
     }
 
+    /// Returns the id of a reference's tree, as git prints it.
     async fn tree_of(&self, reference: &str) -> Result<Vec<u8>, GitServerError> {
         self.run_git(["rev-parse", &format!("{reference}^{{tree}}")]).await
     }

@@ -18,7 +18,7 @@ use crate::large_files::{LargeFileOptions, LargeFileRequest, LargeFiles};
 use crate::repository::Repository;
 use crate::ssh;
 
-/// The listeners of the server and the credentials that it accepts.
+/// The options of a [`GitServer`]: its listeners, the accepted credentials, and the protocol versions.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where HTTP listens; port 0 takes a free one.
@@ -51,7 +51,7 @@ impl Default for Options {
     }
 }
 
-/// Certificates and keys in PEM form.
+/// The certificates and the key with which the server speaks TLS, in PEM form.
 #[derive(Clone)]
 pub struct Tls {
     /// The server's certificate chain.
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// The credentials that an HTTP client needs.
+/// The credentials with which an HTTP client may access all repositories.
 #[derive(Clone)]
 pub enum HttpAuthentication {
     /// This user name and password.
@@ -88,7 +88,7 @@ impl std::fmt::Debug for HttpAuthentication {
     }
 }
 
-/// The options of ssh.
+/// The address of the ssh listener, and the accepted public keys.
 #[derive(Debug, Clone)]
 pub struct SshOptions {
     /// The address to listen on; port 0 takes a free one.
@@ -118,7 +118,7 @@ pub enum ProtocolVersions {
     OnlyZeroWithMultiAck,
 }
 
-/// A reference that a client pushed.
+/// A reference that a client has created, moved or deleted by a push.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Push {
     /// The repository's name.
@@ -129,7 +129,7 @@ pub struct Push {
     pub object: Option<String>,
 }
 
-/// A stream of pushes.
+/// The receiver of the pushes that a server reports.
 pub type Pushes = broadcast::Receiver<Push>;
 
 /// The state that the listeners share.
@@ -369,7 +369,7 @@ impl GitServer {
         self.authorized.clear();
     }
 
-    /// Subscribes to the following pushes.
+    /// Returns a receiver of the pushes that follow this call.
     pub fn pushes(&self) -> Pushes {
         self.shared.pushes.subscribe()
     }

@@ -49,7 +49,7 @@ pub(crate) fn make_config() -> Result<(Arc<russh::server::Config>, String), GitS
     Ok((Arc::new(config), public))
 }
 
-/// The accepted public keys. They can change while the server runs.
+/// The public keys that ssh clients may log in with. They can change while the server runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Authorized(Arc<RwLock<Vec<PublicKey>>>);
 
@@ -116,6 +116,7 @@ pub(crate) async fn serve(
     }
 }
 
+/// The connection of one ssh client.
 struct Client {
     shared: Arc<Shared>,
     authorized: Authorized,

@@ -13,7 +13,7 @@ use ring::signature::{
 /// Bits of the smallest modulus.
 const LEAST_RSA_BITS: usize = 2048;
 
-/// The hash of a message.
+/// The hash algorithm of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hash {
     Sha1,
@@ -34,7 +34,7 @@ impl Hash {
     }
 }
 
-/// A public key.
+/// A public key that can verify signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PublicKey {
     /// Modulus and exponent, without leading zeros.

@@ -35,7 +35,7 @@ const ED25519: &[u8] = &[0x2b, 6, 1, 4, 1, 0xda, 0x47, 0x0f, 1];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const P384: &[u8] = &[0x2b, 0x81, 4, 0, 0x22];
 
-/// One key.
+/// An OpenPGP public key: a primary key, or a subkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
     /// The bytes of the key that are hashed, with their prefix.
@@ -47,14 +47,14 @@ pub(crate) struct Key {
     public: Option<PublicKey>,
 }
 
-/// A name, a picture or a subkey, with its owner's signatures.
+/// A name, picture or subkey of a primary key, with the primary key's signatures about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Bound<T> {
     what: T,
     signatures: Vec<Signature>,
 }
 
-/// A primary key and its names and subkeys.
+/// An OpenPGP primary key, with its names and subkeys and the signatures about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
     primary: Key,
@@ -66,7 +66,7 @@ pub(crate) struct Certificate {
     signatures: usize,
 }
 
-/// The result of a signature check.
+/// The result of checking a signature with one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Good,
@@ -105,7 +105,7 @@ impl Key {
         })
     }
 
-    /// Checks a signature that names this key.
+    /// Checks whether this key has made a signature. `about`: the hashed bytes of the subject.
     pub(crate) fn check(&self, signature: &Signature, about: &[u8]) -> Checked {
         let (Some(public), Some(hash), Some(numbers)) = (&self.public, signature.hash, &signature.numbers) else {
             return Checked::Unknown;
@@ -135,6 +135,7 @@ impl Key {
         if is_good { Checked::Good } else { Checked::Bad }
     }
 
+    /// Checks whether the key is not valid at `now`: it was created in the future, or has expired `after` this many seconds since its creation.
     fn has_expired(&self, after: Option<i64>, now: i64) -> bool {
         self.created > now.saturating_add(SKEW) || after.is_some_and(|after| self.created.saturating_add(after) <= now)
     }
@@ -177,7 +178,7 @@ pub(crate) fn is_current(signature: &Signature, now: i64) -> bool {
 }
 
 impl Certificate {
-    /// Reads the keys of a block.
+    /// Reads the certificates in the packets of one armored block.
     ///
     /// # Errors
     /// The problem of a key.
@@ -275,20 +276,20 @@ impl Certificate {
         if self.is_revoked(&self.direct, KEY_REVOCATION, about) {
             return Err(format!("the key {name} is revoked"));
         }
-        let Some(words) = self.find_own_words(now) else {
+        let Some(self_signature) = self.find_self_signature(now) else {
             return Err(format!("the key {name} has no signature of its own that is good now"));
         };
-        if self.primary.has_expired(words.key_expires_after, now) {
+        if self.primary.has_expired(self_signature.key_expires_after, now) {
             return Err(format!("the key {name} has expired"));
         }
-        if to_sign && words.flags.is_some_and(|flags| flags & MAY_SIGN == 0) {
+        if to_sign && self_signature.flags.is_some_and(|flags| flags & MAY_SIGN == 0) {
             return Err(format!("the key {name} is not for signatures"));
         }
         Ok(())
     }
 
     /// Finds the newest self-signature of the primary key: on one of its names that is not revoked, or directly on the key if it has no such name.
-    fn find_own_words(&self, now: i64) -> Option<&Signature> {
+    fn find_self_signature(&self, now: i64) -> Option<&Signature> {
         let of_names = self.identities.iter().flat_map(|identity| {
             let about = [self.primary.hashed.as_slice(), &identity.what].concat();
             let revocations = identity
@@ -315,6 +316,7 @@ impl Certificate {
         newest.or_else(|| direct.max_by_key(|signature| signature.created))
     }
 
+    /// Checks whether one of the signatures is a revocation of this kind. A revocation that can't be verified counts as well.
     fn is_revoked(&self, signatures: &[Signature], kind: u8, about: &[u8]) -> bool {
         let mut revocations = signatures.iter().filter(|signature| signature.kind == kind);
         revocations.any(|signature| self.primary.check(signature, about) != Checked::Bad)

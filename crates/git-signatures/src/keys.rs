@@ -13,25 +13,25 @@ use crate::ssh::{self, SshKey};
 /// The most entries of a Secret that are read.
 const MOST_ENTRIES: usize = 200;
 
-/// The keys that are trusted.
+/// The OpenPGP and SSH public keys of a Secret, which may sign commits and tags.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedKeys {
     openpgp: Vec<Certificate>,
     ssh: Vec<SshKey>,
 }
 
-/// The error for an entry without usable keys.
+/// The error for a Secret, or an entry of it, without usable keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidKey(String);
 
-/// Why an object is not verified.
+/// Why a commit or tag is not verified: no good signature of a trusted key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unverified(String);
 
 impl TrustedKeys {
-    /// Reads the entries of a Secret.
+    /// Reads the public keys in the entries of a Secret.
     ///
     /// # Errors
     /// The unusable entry and the reason, without its content. Also when there is no key at all.

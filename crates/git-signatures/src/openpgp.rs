@@ -20,7 +20,7 @@ const MOST_CANDIDATES: usize = 4;
 /// The most blocks of keys in one text.
 const MOST_BLOCKS: usize = 64;
 
-/// Why a signature is refused.
+/// The reason why an OpenPGP or SSH signature is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) String);
 

@@ -24,7 +24,7 @@ pub enum ObjectFormat {
     Sha256,
 }
 
-/// An object without its signature, and the signature.
+/// A commit or tag, split into the signed bytes and the signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
     /// The signed bytes.

@@ -18,7 +18,7 @@ const KINDS: [&str; 4] = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nist
 /// The most lines of all lists of keys.
 const MOST_KEYS: usize = 1000;
 
-/// A key that is trusted.
+/// A trusted SSH public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SshKey {
     /// The key in its wire format.

@@ -7,14 +7,14 @@ use openpgp_packets::packet::{take_byte, take_bytes, take_mpi, take_number};
 
 use crate::arithmetic::Hash;
 
-/// The numbers of a signature.
+/// The numbers that form a signature: one for RSA and for current Ed25519, two for ECDSA and older EdDSA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Numbers {
     One(Vec<u8>),
     Two(Vec<u8>, Vec<u8>),
 }
 
-/// A signature.
+/// A parsed OpenPGP signature packet of version 4.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
     /// The kind of the signature.
@@ -72,7 +72,7 @@ impl Signature {
         let signed_part = body.get(..6 + length)?.to_vec();
         let length = take_number(&mut rest, 2)?;
         let unhashed = take_bytes(&mut rest, length)?;
-        // The first bytes of the hash; the signature itself shows the same.
+        // The first two bytes of the hash are skipped: verifying the signature checks the whole hash.
         take_bytes(&mut rest, 2)?;
         let numbers = match algorithm {
             1 | 3 => Some(Numbers::One(take_mpi(&mut rest)?.to_vec())),
@@ -136,7 +136,7 @@ impl Signature {
             EXPIRES => self.expires_after = Some(take_seconds(&mut body)?).filter(|seconds| *seconds > 0),
             KEY_EXPIRES => self.key_expires_after = Some(take_seconds(&mut body)?).filter(|seconds| *seconds > 0),
             FLAGS => self.flags = Some(body.first().copied().unwrap_or(0)),
-            // No notation is known here.
+            // No notation is supported, so a critical one makes the signature unusable.
             NOTATION => self.is_strange |= is_critical,
             _ => self.is_strange |= is_critical && !KNOWN.contains(&tag),
         }

@@ -4,8 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-/// Returns the decoded base64 between the first pair of such lines, and the text after them; `None` if the lines are missing or the base64 is damaged. Headers, as
-/// OpenPGP writes them, end with an empty line. There, a line that begins with `=` is a checksum, which is skipped.
+/// Returns the decoded base64 of the first armored block, and the text after the block; `None` if its lines are missing or the base64 is damaged. The block begins
+/// with `-----BEGIN <what>-----`. With `is_openpgp`, headers end with an empty line, and a line that begins with `=` is a checksum, which ends the base64.
 #[must_use]
 pub fn find_first<'a>(text: &'a str, what: &str, is_openpgp: bool) -> Option<(Zeroizing<Vec<u8>>, &'a str)> {
     let begin = format!("-----BEGIN {what}-----");

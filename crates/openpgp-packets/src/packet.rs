@@ -7,7 +7,7 @@ pub const MOST_PACKETS: usize = 512;
 /// The most parts of one packet's body.
 const MOST_PARTS: usize = 4096;
 
-/// One packet.
+/// An OpenPGP packet.
 pub struct Packet {
     /// The kind of packet.
     pub tag: u8,
@@ -32,7 +32,7 @@ pub fn take_packet(bytes: &mut &[u8]) -> Option<Packet> {
         0 => usize::from(take_byte(bytes)?),
         1 => take_number(bytes, 2)?,
         2 => take_number(bytes, 4)?,
-        // Up to the end.
+        // A packet without a length extends to the end of the bytes.
         _ => bytes.len(),
     };
     Some(Packet {

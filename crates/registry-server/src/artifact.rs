@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 /// The media type of layers in Flux's artifacts.
 const LAYER_TYPE: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
 
-/// The description of an artifact: layers and annotations.
+/// The content of an artifact to push: its layers and annotations.
 #[derive(Debug, Clone)]
 pub struct Artifact {
     /// Media type and content of each layer.

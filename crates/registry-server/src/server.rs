@@ -21,7 +21,7 @@ const TOKEN: &str = "a-token-to-pull-with";
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// The credentials that a pull needs.
+/// The authentication that the registry requires for a pull.
 #[derive(Debug, Clone, Default)]
 pub enum Access {
     /// None.
@@ -41,7 +41,7 @@ pub enum Access {
     },
 }
 
-/// A request.
+/// A request that the registry has received, for checks of a test.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     /// Method.
@@ -54,7 +54,7 @@ pub struct RecordedRequest {
     pub body: String,
 }
 
-/// An answer.
+/// An HTTP answer, which a test can send in place of the registry's own.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// Status.
@@ -84,8 +84,10 @@ impl Answer {
     }
 }
 
+/// A test's function that answers a request, or returns `None` to leave the request to the registry.
 type Hook = Arc<dyn Fn(&RecordedRequest) -> Option<Answer> + Send + Sync>;
 
+/// The content and the settings of a registry, and its recorded requests.
 #[derive(Default)]
 struct State {
     /// By repository, and by tag or digest.
@@ -102,7 +104,7 @@ struct State {
     hook: Option<Hook>,
 }
 
-/// A running registry. It stops when it is dropped.
+/// A running container registry for tests. It stops when it is dropped.
 pub struct RegistryServer {
     address: SocketAddr,
     state: Arc<Mutex<State>>,

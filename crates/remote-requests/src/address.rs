@@ -5,7 +5,7 @@ use std::fmt;
 /// The longest address (Flux's).
 const LONGEST: usize = 2048;
 
-/// An HTTP or HTTPS address.
+/// A parsed HTTP or HTTPS address. It may be a secret, so its `Debug` prints no part of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     /// Whether requests use TLS.
@@ -29,7 +29,7 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// Reads an address.
+    /// Parses the text of an address.
     ///
     /// # Errors
     /// The problem of the address, without any part of it.
@@ -38,7 +38,7 @@ impl Address {
         if text.len() > LONGEST {
             return Err("it is longer than 2048 bytes");
         }
-        // The text goes into the head of a request.
+        // Parts of the address go into the head of a request, so characters that could change the head are refused.
         if !text.bytes().all(|byte| (0x21..0x7f).contains(&byte)) || text.contains(['\\', '"', '<', '>', '^', '`']) {
             return Err(
                 "it holds spaces, letters that are not ASCII, or others that no address has: write them as %20",
@@ -106,7 +106,7 @@ impl Address {
     }
 }
 
-/// Reads a host, and a port.
+/// Parses `host` or `host:port`.
 pub fn read_server(server: &str) -> Result<(String, Option<u16>), &'static str> {
     let bad_port = "its port is none";
     let (host, port) = match server.strip_prefix('[') {

@@ -21,7 +21,7 @@ pub struct ArtifactFacts {
     pub origin_revision: Option<String>,
 }
 
-/// An artifact in the store.
+/// The record of an artifact in the store: the identity of its content, its place, and the inputs from which it was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredArtifact {
@@ -34,7 +34,7 @@ pub struct StoredArtifact {
     pub path: String,
     /// The time of storage.
     pub stored_at: Option<Timestamp>,
-    /// `spec.ignore` that it was made with.
+    /// The patterns of `spec.ignore` at the time when the artifact was made.
     pub ignore: Option<String>,
     /// Digest of all inputs of the content besides the revision: another request makes another artifact of the same revision.
     #[serde(default)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::artifact::StoredArtifact;
 
-/// The request of a fetch: its one form, from the plan to the connection.
+/// A request to fetch the objects of a bucket, as the planner makes it. It names Secrets and never contains their data: the crate `sources` adds the credentials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
@@ -20,7 +20,7 @@ pub struct FetchRequest {
     pub prefix: String,
     /// Whether the store is spoken to over plain HTTP.
     pub insecure: bool,
-    /// Secret with the credentials, in the source's namespace, read as the plan's identity; and so is the next.
+    /// Secret with the credentials. All Secrets of this request are in the source's namespace, and are read as the plan's identity.
     pub secret: Option<String>,
     /// Secret with the trusted certificates and the client's own one.
     pub certificates: Option<String>,
@@ -30,7 +30,7 @@ pub struct FetchRequest {
     pub ignore: Option<String>,
     /// The time limit.
     pub timeout: Duration,
-    /// The stored artifact that was made with the same `ignore`. Nothing is fetched if all other inputs are unchanged, too.
+    /// The stored artifact that was made with the same `ignore`. If all other inputs are unchanged as well, nothing is fetched.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 use tenure_api::digest::digest_value;
 
-/// An artifact that is to be made.
+/// How an artifact is composed from files of other artifacts: its name and labels, and the copies in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Recipe {
@@ -25,7 +25,7 @@ pub struct Recipe {
     pub copies: Vec<Copy>,
 }
 
-/// Files that are copied.
+/// A step of a [`Recipe`], which copies files of a source into the artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Copy {
@@ -33,9 +33,9 @@ pub struct Copy {
     pub alias: String,
     /// A path or a pattern, without `./` and `/` in front and at the end; everything when it is empty.
     pub from: String,
-    /// A path, likewise.
+    /// The target path, without `./` and `/` in front and at the end.
     pub to: String,
-    /// Whether `to` is a folder, whatever is copied.
+    /// Whether `to` is a folder even if a single file is copied.
     pub into_folder: bool,
     /// Patterns of excluded files.
     pub exclude: Vec<String>,
@@ -43,7 +43,7 @@ pub struct Copy {
     pub strategy: Strategy,
 }
 
-/// The way in which files are copied.
+/// How a copy step treats existing files and archives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Strategy {
     /// Overwrite existing files.
@@ -51,7 +51,7 @@ pub enum Strategy {
     Overwrite,
     /// Merge YAML with existing files, as Helm merges values.
     Merge,
-    /// The files inside archives are copied.
+    /// Copy the files inside archives instead of the archives.
     Extract,
 }
 
@@ -101,7 +101,7 @@ pub struct FoundSource {
     pub state: SourceState,
 }
 
-/// The artifact of a source.
+/// Whether a source of a generator exists, and has a stored artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SourceState {
@@ -148,7 +148,7 @@ impl FoundSource {
     }
 }
 
-/// An artifact that is to be made.
+/// A request to compose an artifact: the recipe, the sources that it needs, and the artifact of the last time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComposeRequest {
@@ -160,7 +160,7 @@ pub struct ComposeRequest {
     pub fingerprint: String,
     /// The time limit.
     pub timeout: Duration,
-    /// The artifact in the store.
+    /// The composed artifact that is in the store now. Nothing is composed if its fingerprint is the same.
     pub known: Option<StoredArtifact>,
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::artifact::{ArtifactFacts, StoredArtifact};
 
-/// An artifact that another controller has made.
+/// A request to download an artifact that another controller has made, from the address in its status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DownloadRequest {
@@ -20,14 +20,14 @@ pub struct DownloadRequest {
     pub origin: Option<String>,
     /// The time limit.
     pub timeout: Duration,
-    /// The artifact in the store.
+    /// The downloaded artifact that is in the store now.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
 }
 
 impl DownloadRequest {
-    /// Returns the identity of the content.
+    /// Returns the identity of the content that the request asks for.
     #[must_use]
     pub fn facts(&self) -> ArtifactFacts {
         ArtifactFacts {

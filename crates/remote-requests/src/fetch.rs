@@ -5,7 +5,7 @@ use tenure_api::reason;
 
 use crate::artifact::StoredArtifact;
 
-/// The result of a fetch.
+/// The result of a successful fetch: a new artifact, or none because nothing changed.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one of them for a fetch, for a moment"
@@ -28,7 +28,7 @@ pub enum Fetched {
     },
 }
 
-/// A failed fetch.
+/// The failure of a fetch: its reason and message, and whether and when a retry may help.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FetchFailure {

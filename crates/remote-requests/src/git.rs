@@ -8,12 +8,11 @@ use tenure_api::git_repository::GitRepositoryRef;
 
 use crate::artifact::{IncludedArtifact, StoredArtifact};
 
-/// The request of a fetch: its one form, from the plan to the connection. `sources` reads the address, the reference and the Secret's data. It keeps the result to
-/// itself, because this holds credentials.
+/// A request to fetch a Git repository, as the planner makes it. It names Secrets and never contains their data: the crate `sources` adds the credentials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
-    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
+    /// Address of the repository. A printed or serialized request contains only the part of it that may be shown.
     #[serde(serialize_with = "SourceUrl::serialize_shown")]
     pub url: SourceUrl,
     /// The revision, with Flux's precedence: commit, name, semver, tag, branch (`master`).
@@ -42,7 +41,7 @@ pub struct FetchRequest {
     pub platform: bool,
 }
 
-/// The kind of the credentials in a Secret.
+/// The kind of credentials in the Secret of a Git repository: `spec.provider`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Provider {
@@ -63,15 +62,15 @@ pub struct VerifyRequest {
     pub secret: String,
 }
 
-/// The objects that must be signed.
+/// The objects of a repository that a trusted key must have signed: the commit, the tag, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum VerifyMode {
     /// The commit.
     #[serde(rename = "HEAD")]
     Head,
-    /// The tag that it is fetched by.
+    /// The tag that the spec names.
     Tag,
-    /// Both.
+    /// The commit and the tag.
     #[serde(rename = "TagAndHEAD")]
     TagAndHead,
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The API of a host.
+/// The kind of a Git host, which determines its API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HostKind {
@@ -22,7 +22,7 @@ pub enum HostKind {
     Static,
 }
 
-/// The purpose of a credential.
+/// The right that a credential gives: reading a repository, or pulling from its registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -54,7 +54,7 @@ pub struct Target {
     pub path: String,
 }
 
-/// The kind of a credential.
+/// The kind of a credential that a Git host makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialKind {
@@ -87,7 +87,7 @@ impl CredentialKind {
     }
 }
 
-/// The capabilities of a kind of credential at a host.
+/// The features that a Git host has for one kind of credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -108,7 +108,7 @@ pub struct Capabilities {
     pub listed: bool,
 }
 
-/// The order for a new credential.
+/// An order to a Git host to make a new credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MintRequest {
     /// The project or group.
@@ -140,7 +140,7 @@ pub struct MintedCredential {
     pub fingerprint: String,
 }
 
-/// A credential in a list of the host.
+/// A credential, as a Git host lists it: without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedCredential {
     /// The host's number of the credential.
@@ -270,7 +270,7 @@ impl HostQuery {
     }
 }
 
-/// An issue of a project.
+/// An issue of a project at a Git host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issue {
     /// The number of the issue in the project.
@@ -279,7 +279,7 @@ pub struct Issue {
     pub url: String,
 }
 
-/// The answer of a host.
+/// The content of a host's answer, one variant for each kind of [`HostQuery`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostReply {
     /// To `FindByPath`, `FindById` and `FindMember`: the target. `None` if the target is missing *or* if the authoriser may not see it. The host's answer is the same

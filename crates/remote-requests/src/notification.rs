@@ -9,12 +9,12 @@ use crate::address::Address;
 /// The data of a Secret, decoded.
 pub type SecretData = BTreeMap<String, Vec<u8>>;
 
-/// How a receiver is reached, as the data of Secrets.
+/// The TLS and proxy settings of a connection to a receiver of notifications, as the data of Secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ReceiverConnection {
     /// The trusted certificates and the client's own certificate.
     pub tls: Option<SecretData>,
-    /// A proxy.
+    /// The address of a proxy, and the credentials for it.
     pub proxy: Option<SecretData>,
 }
 
@@ -24,7 +24,7 @@ impl fmt::Debug for ReceiverConnection {
     }
 }
 
-/// The method of a request.
+/// The HTTP method of a [`NotificationRequest`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// A request without a body.
@@ -33,7 +33,7 @@ pub enum Method {
     Post,
 }
 
-/// One request. The address, headers and body may hold secrets, and are not printed.
+/// An HTTP request to a receiver of notifications. The address, headers and body may hold secrets, and are not printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NotificationRequest {
     /// The method.
@@ -46,7 +46,7 @@ pub struct NotificationRequest {
     pub body: Vec<u8>,
     /// A user and a password.
     pub user: Option<(String, String)>,
-    /// The number of bytes of the answer's body that are read.
+    /// The most bytes of the answer's body that are read.
     pub answer_bytes: usize,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for NotificationRequest {
     }
 }
 
-/// The answer of a receiver.
+/// The answer of a receiver to a [`NotificationRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.

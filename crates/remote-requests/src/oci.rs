@@ -13,12 +13,12 @@ pub const ORIGIN_SOURCE: &str = "org.opencontainers.image.source";
 /// The annotation of an artifact that names the revision of its files.
 pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
 
-/// The request of a fetch: its one form, from the plan to the connection. `sources` reads the address, the reference and the Secrets' data. It keeps the result to
-/// itself, because this holds credentials.
+/// A request to fetch an artifact of a container registry, as the planner makes it. It names Secrets and never contains their data: the crate `sources` adds the
+/// credentials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
-    /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
+    /// Address of the repository in the registry. A printed or serialized request contains only the part of it that may be shown.
     #[serde(serialize_with = "SourceUrl::serialize_shown")]
     pub url: SourceUrl,
     /// The artifact, with Flux's precedence: digest, semver, tag (`latest`).
@@ -29,7 +29,7 @@ pub struct FetchRequest {
     pub operation: LayerOperation,
     /// Whether the registry is spoken to over plain HTTP.
     pub insecure: bool,
-    /// Secret with the credentials, in the source's namespace, read as the plan's identity; and so are all that follow.
+    /// Secret with the credentials. All Secrets of this request are in the source's namespace, and are read as the plan's identity.
     pub secret: Option<String>,
     /// ServiceAccount whose `imagePullSecrets` are credentials too.
     pub service_account: Option<String>,
@@ -43,13 +43,13 @@ pub struct FetchRequest {
     pub ignore: Option<String>,
     /// The time limit.
     pub timeout: Duration,
-    /// The stored artifact that was made with the same `ignore`. Nothing is fetched if all other inputs are unchanged, too.
+    /// The stored artifact that was made with the same `ignore`. If all other inputs are unchanged as well, nothing is fetched.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
 }
 
-/// The operation on a layer.
+/// How a fetched layer becomes the artifact: extracted, or unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LayerOperation {

@@ -29,7 +29,7 @@ const NONCE: usize = 16;
 /// Steps of `go_yaml::meter` that one try of an identity on a stanza counts.
 const STEPS: usize = 20_000;
 
-/// A private key of age.
+/// A private key of age (an X25519 identity), with its public key.
 pub(crate) struct Identity {
     scalar: Zeroizing<[u8; 32]>,
     public: [u8; 32],
@@ -42,7 +42,7 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Returns its recipient, as age prints it.
+    /// Returns the public key as age prints it: the recipient.
     pub(crate) fn recipient(&self) -> String {
         bech32::encode("age", &self.public)
     }
@@ -93,7 +93,7 @@ pub(crate) fn read_identities(text: &str, most: usize) -> Result<Vec<Identity>, 
     Ok(identities)
 }
 
-/// A stanza for an X25519 recipient.
+/// A stanza in the header of an age file: the file key, encrypted for one X25519 recipient.
 struct Stanza {
     share: [u8; 32],
     wrapped: Vec<u8>,
@@ -127,6 +127,7 @@ pub(crate) fn decrypt_data_key(
     None
 }
 
+/// Reads the stanzas and the MAC of an age file. Stanzas of other kinds than X25519 are skipped.
 fn read_header(file: &[u8]) -> Option<Header<'_>> {
     let mut rest = file.strip_prefix(VERSION)?;
     let mut stanzas = Vec::new();
@@ -191,6 +192,7 @@ fn unwrap_file_key(stanza: &Stanza, identity: &Identity) -> Option<Zeroizing<Vec
     decrypt_bytes(&key, &[0; 12], &stanza.wrapped)
 }
 
+/// Verifies the header's MAC with the file key, and decrypts the payload.
 fn open_payload(header: &Header<'_>, file_key: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mac_key = derive_key(&[], file_key, b"header")?;
     let mut mac = <Hmac<Sha256>>::new_from_slice(mac_key.as_slice()).ok()?;
@@ -204,6 +206,7 @@ fn open_payload(header: &Header<'_>, file_key: &[u8]) -> Option<Zeroizing<Vec<u8
     decrypt_bytes(&key, &chunk_nonce, sealed)
 }
 
+/// Derives a key from a secret with HKDF-SHA-256.
 fn derive_key(salt: &[u8], secret: &[u8], info: &[u8]) -> Option<Zeroizing<[u8; 32]>> {
     let mut key = Zeroizing::new([0; 32]);
     Hkdf::<Sha256>::new(Some(salt), secret)
@@ -212,6 +215,7 @@ fn derive_key(salt: &[u8], secret: &[u8], info: &[u8]) -> Option<Zeroizing<[u8; 
     Some(key)
 }
 
+/// Decrypts bytes with ChaCha20-Poly1305.
 fn decrypt_bytes(key: &[u8; 32], nonce: &[u8; 12], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let cipher = ChaCha20Poly1305::new_from_slice(key).ok()?;
     cipher.decrypt(&Nonce::from(*nonce), sealed).ok().map(Zeroizing::new)

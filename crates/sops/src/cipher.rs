@@ -54,6 +54,7 @@ pub(crate) fn decrypt_value(text: &str, key: &DataKey, path: &str) -> Result<Val
     convert_to_type(clear, parts.kind)
 }
 
+/// Decrypts a value with AES-GCM, authenticated with its path.
 fn open_bytes(parts: &Parts<'_>, key: &DataKey, path: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
     const NOT_BASE64: &str = "has parts that aren't base64";
     go_yaml::meter::count_text(parts.data.len());

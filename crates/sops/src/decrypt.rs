@@ -11,7 +11,7 @@ use crate::keys::Keys;
 use crate::limits::Limits;
 use crate::metadata::{self, Metadata, Place};
 use crate::stores::{dotenv, ini, json, yaml};
-use crate::tree::{Count, Document, Value, find_field};
+use crate::tree::{Document, NodeCounter, Value, find_field};
 use crate::walk::Walk;
 
 /// The result of the MAC check: whether the file is as SOPS wrote it.
@@ -27,7 +27,7 @@ pub enum MacVerdict {
     Wrong,
 }
 
-/// A clear file. Its bytes are wiped on drop, and never printed.
+/// A decrypted file, and the result of the MAC check. Its bytes are wiped on drop, and never printed.
 pub struct Decrypted {
     /// The file before SOPS encrypted it, or data equal to it (see the crate's documentation).
     pub bytes: Zeroizing<Vec<u8>>,
@@ -41,16 +41,17 @@ impl fmt::Debug for Decrypted {
     }
 }
 
-/// Selects the documents of a YAML file that stay encrypted.
+/// Selects the documents of a YAML file that stay encrypted: each document that has `text` at `path`.
 #[derive(Debug, Clone, Copy)]
-pub struct Kept<'a> {
+pub struct EncryptedDocumentSelector<'a> {
     /// The keys that lead to a text.
     pub path: &'a [&'a str],
     /// The text that is compared, in any case.
     pub text: &'a str,
 }
 
-/// Decrypts within a number of produced bytes and steps, as `go_yaml::meter` counts them. A decryption that needs more fails with [`Error::Spent`].
+/// Runs `work` with a limit for the produced bytes and the steps of all decryptions in it, as `go_yaml::meter` counts them. A decryption that needs more fails with
+/// [`Error::Spent`].
 pub fn decrypt_within<T>((bytes, steps): (u64, u64), work: impl FnOnce() -> T) -> T {
     let _metering = go_yaml::meter::start_metering(go_yaml::meter::Allowance { bytes, steps }, None);
     work()
@@ -64,7 +65,7 @@ pub fn decrypt(
     bytes: &[u8],
     (from, to): (Format, Format),
     keys: &Keys,
-    kept: Option<Kept<'_>>,
+    kept: Option<EncryptedDocumentSelector<'_>>,
     limits: &Limits,
 ) -> Result<Decrypted, Error> {
     if bytes.len() > limits.bytes {
@@ -84,7 +85,7 @@ pub fn decrypt(
         what: "it is not text",
     })?;
     go_yaml::meter::count_text(file.len());
-    let mut count = Count::new(*limits);
+    let mut count = NodeCounter::new(*limits);
     let (mut documents, place) = match from {
         Format::Yaml => (yaml::read(file, &mut count)?, Place::Map),
         Format::Json | Format::Binary => (vec![json::read(file, &mut count)?], Place::Map),
@@ -111,7 +112,8 @@ pub fn decrypt(
     Ok(Decrypted { bytes, mac })
 }
 
-fn has_text(document: &Document, kept: Kept<'_>) -> bool {
+/// Checks whether the selector selects a document.
+fn has_text(document: &Document, kept: EncryptedDocumentSelector<'_>) -> bool {
     let Some((first, rest)) = kept.path.split_first() else {
         return false;
     };

@@ -1,6 +1,6 @@
 //! The formats of files, and their detection: by name, as in SOPS and Flux, and by the marks that SOPS writes.
 
-/// The format of a file.
+/// The format of a file that SOPS encrypts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// YAML.
@@ -65,7 +65,7 @@ impl Format {
         }
     }
 
-    /// Returns the common name.
+    /// Returns the common name of the format, for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

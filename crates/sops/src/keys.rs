@@ -76,7 +76,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Finds the data key of a file.
+    /// Decrypts the data key of a file with these private keys.
     ///
     /// # Errors
     /// When the keys open too few of its groups.

@@ -21,7 +21,7 @@ mod tree;
 mod tries;
 mod walk;
 
-pub use decrypt::{Decrypted, Kept, MacVerdict, decrypt, decrypt_within};
+pub use decrypt::{Decrypted, EncryptedDocumentSelector, MacVerdict, decrypt, decrypt_within};
 pub use error::{Error, KeyError};
 pub use format::Format;
 pub use keys::Keys;

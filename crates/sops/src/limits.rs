@@ -1,6 +1,6 @@
 //! The limits of decrypting one file. Each limit is checked by the code that produces the counted items.
 
-/// The limits of decrypting one file.
+/// The limits for the size of one encrypted file, and for the work of decrypting it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a file in the repository. Flux's limit is 5 MiB (`maxEncryptedFileSize` of kustomize-controller).

@@ -30,7 +30,7 @@ const SERVICES: [(&str, &str); 5] = [
 /// The deepest path of flat metadata.
 const DEEPEST: usize = 8;
 
-/// The place of the metadata in a format.
+/// The place and form of the metadata in a file, which depends on the file's format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Below `sops`, as a map.
@@ -55,7 +55,7 @@ pub(crate) struct Group {
     pub(crate) services: Vec<&'static str>,
 }
 
-/// The metadata of a file.
+/// The metadata that SOPS has written into an encrypted file: the recipients, the rule and the MAC.
 pub(crate) struct Metadata {
     pub(crate) groups: Vec<Group>,
     pub(crate) threshold: usize,
@@ -239,13 +239,14 @@ fn normalize_time(text: &str) -> Result<String, Error> {
     Ok(format!("{seconds}{zone}"))
 }
 
-/// A tree of flat metadata while it is built.
+/// A tree that is built from the pairs of flat metadata.
 enum Flat {
     Value(Node),
     Map(BTreeMap<String, Flat>),
     List(BTreeMap<usize, Flat>),
 }
 
+/// A step of the path that a flat key spells out: a key of a map, or an index of a list.
 enum Step<'a> {
     Key(&'a str),
     Index(usize),
@@ -336,6 +337,7 @@ fn put_value<K: Ord>(
     }
 }
 
+/// Converts a tree of flat metadata into a node.
 fn grow_node(flat: Flat) -> Result<Node, Error> {
     Ok(match flat {
         Flat::Value(node) => node,

@@ -13,7 +13,7 @@ pub(crate) struct Span {
     pub(crate) end: usize,
 }
 
-/// A value and its position. Has no `Debug`, because it may be clear.
+/// A value of a file's tree, with its position. The type has no `Debug`, because the value may be clear text.
 pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) span: Span,
@@ -23,7 +23,7 @@ pub(crate) struct Node {
     pub(crate) is_alias: bool,
 }
 
-/// A value.
+/// A value of a file's tree: a scalar of SOPS' types, a map or a list.
 pub(crate) enum Value {
     Null,
     Bool(bool),
@@ -40,7 +40,7 @@ pub(crate) enum Value {
     List(Vec<Node>),
 }
 
-/// An entry of a map.
+/// An entry of a map: a pair, or a comment between the pairs.
 pub(crate) enum Entry {
     Comment(Comment),
     Pair { key: String, value: Node, whole: Span },
@@ -105,13 +105,13 @@ pub(crate) fn find_field<'a>(entries: &'a [Entry], wanted: &str) -> Option<&'a N
     })
 }
 
-/// Counts the parts of a file while it is read.
-pub(crate) struct Count {
+/// Counts the nodes of a file while it is read, and enforces the limits for their number and depth.
+pub(crate) struct NodeCounter {
     limits: Limits,
     nodes: usize,
 }
 
-impl Count {
+impl NodeCounter {
     pub(crate) fn new(limits: Limits) -> Self {
         Self { limits, nodes: 0 }
     }

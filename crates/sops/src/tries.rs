@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 
-/// The remaining tries of one file.
+/// The number of tries of private keys that are left for one file.
 pub(crate) struct Tries {
     left: usize,
     most: usize,

@@ -12,7 +12,7 @@ use crate::tree::{Comment, Document, Entry, Node, Value};
 /// The initial bytes of a hash that covers only the encrypted values (`MACOnlyEncryptedInitialization`): the SHA-256 of `sops`.
 const ONLY_ENCRYPTED: &str = "8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69";
 
-/// A walk over the documents of one file.
+/// Decrypts the values of a file's documents one after the other, and hashes them for the MAC.
 pub(crate) struct Walk<'a> {
     key: &'a DataKey,
     rule: &'a Rule,
@@ -20,9 +20,9 @@ pub(crate) struct Walk<'a> {
     hash: Sha512,
 }
 
-/// The path to a value.
+/// The path to a value, and how often the file's rule has matched along the path.
 #[derive(Default)]
-struct Way {
+struct ValuePath {
     /// The keys, each with a colon after it.
     path: String,
     /// The number of keys that the rule matches.
@@ -31,7 +31,7 @@ struct Way {
     comments: Vec<usize>,
 }
 
-impl Way {
+impl ValuePath {
     /// Returns the path in its authenticated form: a colon at the top level.
     fn authenticated_path(&self) -> &str {
         if self.path.is_empty() { ":" } else { &self.path }
@@ -52,13 +52,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Decrypts all documents.
+    /// Decrypts the values of all documents in place, and hashes them.
     ///
     /// # Errors
     /// When a value can't be decrypted.
     pub(crate) fn decrypt_documents(&mut self, documents: &mut [Document]) -> Result<(), Error> {
         for document in documents {
-            self.walk_map(&mut document.entries, &mut Way::default())?;
+            self.walk_map(&mut document.entries, &mut ValuePath::default())?;
         }
         Ok(())
     }
@@ -68,7 +68,7 @@ impl<'a> Walk<'a> {
         hex::encode_upper(self.hash.finalize())
     }
 
-    fn walk_map(&mut self, entries: &mut [Entry], way: &mut Way) -> Result<(), Error> {
+    fn walk_map(&mut self, entries: &mut [Entry], way: &mut ValuePath) -> Result<(), Error> {
         way.comments.push(0);
         for entry in entries {
             match entry {
@@ -92,7 +92,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn walk_list(&mut self, items: &mut [Node], way: &mut Way) -> Result<(), Error> {
+    fn walk_list(&mut self, items: &mut [Node], way: &mut ValuePath) -> Result<(), Error> {
         way.comments.push(0);
         for item in items {
             if let Value::Comment(comment) = &mut item.value {
@@ -107,7 +107,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Decrypts a comment if possible, and never hashes it. A comment that isn't encrypted stays unchanged, as older versions wrote it.
-    fn walk_comment(&mut self, comment: &mut Comment, way: &mut Way) -> Result<(), Error> {
+    fn walk_comment(&mut self, comment: &mut Comment, way: &mut ValuePath) -> Result<(), Error> {
         // The rule applies to the comment as written in the file. A comment that starts encryption isn't encrypted itself; a comment that ends it is included.
         let is_match = self.rule.matches_comment(&comment.text);
         let was_encrypted = self.is_encrypted(way);
@@ -125,12 +125,13 @@ impl<'a> Walk<'a> {
         go_yaml::meter::check().map_err(Error::Spent)
     }
 
-    fn is_encrypted(&self, way: &Way) -> bool {
+    /// Checks whether the file's rule says that the value at this path is encrypted.
+    fn is_encrypted(&self, way: &ValuePath) -> bool {
         let matched = way.matched_keys > 0 || way.comments.iter().any(|matched| *matched > 0);
         matched == self.rule.encrypts_matches()
     }
 
-    fn walk_node(&mut self, node: &mut Node, way: &mut Way) -> Result<(), Error> {
+    fn walk_node(&mut self, node: &mut Node, way: &mut ValuePath) -> Result<(), Error> {
         match &mut node.value {
             Value::Map(entries) => return self.walk_map(entries, way),
             Value::List(items) => return self.walk_list(items, way),
@@ -184,7 +185,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn clear_last(way: &mut Way) {
+fn clear_last(way: &mut ValuePath) {
     if let Some(last) = way.comments.last_mut() {
         *last = 0;
     }

@@ -45,7 +45,7 @@ pub(crate) enum ArchiveError {
     },
     /// A selected folder or file is missing in the commit.
     MissingFolder(String),
-    /// Files of another source can't be put at their place.
+    /// A file of an included source or a submodule conflicts with another file, or can't be read.
     Misplaced(String),
     /// A budget has no capacity for the files, or for their list.
     OverBudget(OverBudget),
@@ -70,7 +70,7 @@ impl From<WriteError> for ArchiveError {
     }
 }
 
-/// The ignore files of an artifact, each with its folder.
+/// The contents of all ignore files of an artifact, each with its folder.
 #[derive(Default)]
 pub(crate) struct IgnoreFiles {
     files: Vec<(String, String)>,
@@ -120,13 +120,13 @@ impl From<TooManyPointers> for ArchiveError {
 pub(crate) struct Selection<'a> {
     /// Folders or files to take; all if the list is empty.
     pub(crate) sparse: &'a [String],
-    /// `Some` if patterns exclude files: the patterns of the repository, and these of the specification.
+    /// `None` if no file is excluded. `Some` if patterns exclude files: those of the repository's ignore files, and these of `spec.ignore`.
     pub(crate) ignoring: Option<Option<&'a str>>,
     /// Whether to list the submodules.
     pub(crate) submodules: bool,
 }
 
-/// The submodules of a commit.
+/// The submodules of a commit: their paths and commits, and the text of `.gitmodules`.
 #[derive(Debug, Default)]
 pub(crate) struct Submodules {
     /// Their paths and commits.
@@ -137,7 +137,7 @@ pub(crate) struct Submodules {
     pub(crate) file: Option<String>,
 }
 
-/// The result of writing an archive, and what the commit says of content that is elsewhere.
+/// A written archive, and the commit's submodules and Git LFS settings, whose content is not in the repository.
 #[derive(Debug)]
 pub(crate) struct Archived {
     pub(crate) written: Written,
@@ -148,15 +148,16 @@ pub(crate) struct Archived {
 /// The content of `.lfsconfig`, if there is one, or why it can't be read.
 pub(crate) type LfsConfigFile = Option<Result<String, String>>;
 
-/// The result of a walk over a commit's trees.
-struct Walked {
-    files: Vec<Found>,
+/// The result of a walk over a commit's trees: its files, and the special files that other steps need.
+struct WalkResult {
+    files: Vec<FoundFile>,
     ignores: Vec<(String, String)>,
     submodules: Submodules,
     lfs_config: LfsConfigFile,
 }
 
-struct Found {
+/// A file or symbolic link that the walk has found.
+struct FoundFile {
     path: String,
     mode: Mode,
     oid: Oid,
@@ -175,7 +176,7 @@ pub(crate) fn write_archive(
     mut pointers: Option<&mut PointerList>,
     out: impl Write,
 ) -> Result<Archived, ArchiveError> {
-    let Walked {
+    let WalkResult {
         mut files,
         ignores,
         mut submodules,
@@ -229,11 +230,11 @@ fn walk_tree(
     selection: Selection<'_>,
     limits: &Limits,
     memory: &mut GrowingCharge,
-) -> Result<Walked, ArchiveError> {
+) -> Result<WalkResult, ArchiveError> {
     let algorithm: Algorithm = root.algorithm();
     let mut files = Vec::new();
     let mut ignores = IgnoreFiles::default();
-    let mut taken = Taken::new(selection.sparse);
+    let mut taken = SelectedPaths::new(selection.sparse);
     let mut submodules = Submodules::default();
     let mut lfs_config = None;
     let mut visited = 0_u32;
@@ -259,7 +260,7 @@ fn walk_tree(
                 format!("{folder}/{name}")
             };
             // Trees that share folders make many long paths out of few bytes.
-            let bytes = path.len() + 2 * size_of::<Found>();
+            let bytes = path.len() + 2 * size_of::<FoundFile>();
             memory.add_blocking(bytes as u64).map_err(ArchiveError::OverBudget)?;
             let problem = if std::str::from_utf8(entry.name).is_err() {
                 Some(format!("the name {name:?} in folder {folder:?} is not UTF-8"))
@@ -281,7 +282,7 @@ fn walk_tree(
             let has_files = entry.mode == Mode::Tree || (entry.mode == Mode::Submodule && selection.submodules);
             if has_files && problem.is_some() {
                 // The folder is not read: it is excluded as a whole, or refused.
-                files.push(Found {
+                files.push(FoundFile {
                     path: format!("{path}/{ANY_FILE}"),
                     mode: Mode::File,
                     oid: entry.oid,
@@ -303,7 +304,7 @@ fn walk_tree(
                 }
                 Mode::Submodule => {}
                 mode => {
-                    let mut file = Found {
+                    let mut file = FoundFile {
                         path,
                         mode,
                         oid: entry.oid,
@@ -322,7 +323,7 @@ fn walk_tree(
         }
     }
     taken.refuse_missing()?;
-    Ok(Walked {
+    Ok(WalkResult {
         files,
         ignores: ignores.into_sorted(),
         submodules,
@@ -350,13 +351,13 @@ fn read_text(pack: &mut Pack<'_>, mode: Mode, oid: Oid, longest: u64) -> Result<
     Ok(String::from_utf8(content.to_vec()).map_err(|_| "is not UTF-8 text".to_owned()))
 }
 
-/// The selected folders and files, and which of them the walk has found.
-struct Taken<'a> {
+/// The paths of `spec.sparseCheckout`, and for each whether the walk has found it.
+struct SelectedPaths<'a> {
     folders: &'a [String],
     found: Vec<bool>,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> SelectedPaths<'a> {
     fn new(folders: &'a [String]) -> Self {
         Self {
             folders,
@@ -374,6 +375,7 @@ impl<'a> Taken<'a> {
         takes
     }
 
+    /// Returns an error if the walk has not found one of the selected paths.
     fn refuse_missing(&self) -> Result<(), ArchiveError> {
         let missing = self.folders.iter().zip(&self.found).find(|(_, found)| !**found);
         missing.map_or(Ok(()), |(folder, _)| Err(ArchiveError::MissingFolder(folder.clone())))
@@ -386,7 +388,7 @@ fn is_same_or_below(path: &str, folder: &str) -> bool {
 }
 
 /// Reads the patterns of an ignore file. The inner error says why it has none.
-fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<Result<String, String>, ArchiveError> {
+fn ignore_file(pack: &mut Pack<'_>, file: &FoundFile) -> Result<Result<String, String>, ArchiveError> {
     let invalid = |problem: &str| Err(format!("{:?} {problem}", file.path));
     if file.mode == Mode::Link {
         return Ok(invalid("is a symbolic link; ignore files must be regular files"));
@@ -398,7 +400,7 @@ fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<Result<String, Strin
     Ok(String::from_utf8(content.to_vec()).or_else(|_| invalid("is not UTF-8 text")))
 }
 
-fn read_blob(pack: &mut Pack<'_>, file: &Found) -> Result<Rc<Vec<u8>>, ArchiveError> {
+fn read_blob(pack: &mut Pack<'_>, file: &FoundFile) -> Result<Rc<Vec<u8>>, ArchiveError> {
     pack.read(&file.oid, ObjectKind::Blob)?.ok_or_else(|| {
         ArchiveError::InvalidTree(format!(
             "the server did not send the content of {:?} ({})",

@@ -13,7 +13,7 @@ use tar::{Builder, EntryType, Header};
 use crate::budget::{BudgetLimits, OverBudget};
 use crate::limits::{Limits, describe_bytes};
 
-/// A written archive.
+/// The digest and the sizes of an archive that was written.
 #[derive(Debug)]
 pub(crate) struct Written {
     /// `sha256:…` of the bytes.
@@ -24,7 +24,7 @@ pub(crate) struct Written {
     pub(crate) unpacked: u64,
 }
 
-/// Why an entry can't be written.
+/// Why an entry of an artifact's archive can't be written.
 #[derive(Debug)]
 pub(crate) enum WriteError {
     /// The path and what is wrong with it.
@@ -39,7 +39,7 @@ pub(crate) enum WriteError {
     Io(io::Error),
 }
 
-/// Writes an archive.
+/// Writes the gzipped tar archive of an artifact, entry by entry, within the limits.
 pub(crate) struct ArchiveWriter<'a, W: Write> {
     archive: Builder<GzEncoder<Hashed<W>>>,
     limits: &'a Limits,
@@ -68,7 +68,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
         }
     }
 
-    /// Adds a file.
+    /// Writes a file into the archive.
     pub(crate) fn add_file(
         &mut self,
         path: &str,
@@ -85,7 +85,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
             .map_err(WriteError::Io)
     }
 
-    /// Adds a symbolic link.
+    /// Writes a symbolic link into the archive.
     pub(crate) fn add_link(&mut self, path: &str, target: &[u8]) -> Result<(), WriteError> {
         self.count_file(path, target.len() as u64)?;
         let invalid = |problem: &str| WriteError::Invalid(format!("the link {path:?} {problem}"));
@@ -115,7 +115,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
             .map_err(WriteError::Io)
     }
 
-    /// Writes the end of the archive.
+    /// Writes the end of the archive, and returns its digest and sizes.
     pub(crate) fn finish(self) -> Result<Written, WriteError> {
         let unpacked = self.unpacked;
         let gzip = self.archive.into_inner().map_err(WriteError::Io)?;
@@ -128,6 +128,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
         })
     }
 
+    /// Counts the unpacked size of a file, and refuses the file if the total exceeds a limit.
     fn count_file(&mut self, path: &str, content: u64) -> Result<(), WriteError> {
         self.unpacked = self.unpacked.saturating_add(packed_size(path, content));
         self.trees.check(self.unpacked).map_err(WriteError::OverBudget)?;
@@ -164,7 +165,7 @@ fn make_header() -> Header {
     header
 }
 
-/// Hashes and counts the written bytes.
+/// A writer that hashes and counts the bytes that it passes on.
 struct Hashed<W> {
     inner: W,
     hash: Sha256,

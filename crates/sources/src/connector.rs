@@ -32,7 +32,7 @@ pub trait Connect: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<(), ConnectRefusal>>;
 }
 
-/// The allowed connections, and the process that opens them.
+/// How this process gets connections: it opens them itself, or another process opens them. The policy of the opening process decides which are allowed.
 #[derive(Clone, Debug)]
 pub enum Connector {
     /// Connections of this process, within the policy.
@@ -72,7 +72,7 @@ pub enum ConnectFailure {
     Unreachable,
 }
 
-/// The other process's reason for a refused connection, in its words.
+/// The opening process' reason why it refused or could not open a connection.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ConnectRefusal {

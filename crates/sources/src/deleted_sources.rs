@@ -41,6 +41,7 @@ pub fn remove_deleted_sources(
     failed.map_or(Ok(()), Err)
 }
 
+/// Removes a file or folder. Stores the first failure in `failed`.
 fn remove(path: &Path, failed: &mut Option<(PathBuf, io::Error)>) {
     let removed = if path.is_dir() {
         fs::remove_dir_all(path)

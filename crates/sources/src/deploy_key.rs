@@ -10,16 +10,16 @@ use russh::keys::ssh_key::{HashAlg, LineEnding};
 use russh::keys::{PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
-/// Longer than an ed25519 key in any form.
+/// The most bytes of a key that is read: more than an ed25519 key takes in any form.
 const LONGEST: usize = 4 << 10;
 
-/// A key pair. Its private half is wiped from memory on drop, and is never printed.
+/// An ed25519 key pair for a source. Its private half is wiped from memory on drop, and is never printed.
 pub struct DeployKey {
     private: Zeroizing<String>,
     public: PublicHalf,
 }
 
-/// The public half of a pair.
+/// The public half of a [`DeployKey`], with its fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicHalf {
     /// One line of `authorized_keys`.
@@ -119,7 +119,7 @@ mod tests {
         assert!(one.public().fingerprint.starts_with("SHA256:"), "{one:?}");
         let read = read_pair(one.reveal().as_bytes(), one.public().line.as_bytes());
         assert_eq!(read.as_ref(), Ok(one.public()));
-        // A source can read the key, too.
+        // The reader of sources' credentials accepts the key as well.
         let key = russh::keys::decode_secret_key(one.reveal(), None).unwrap();
         assert_eq!(key.public_key().to_openssh().unwrap(), one.public().line);
     }

@@ -25,7 +25,7 @@ use crate::proxy::Proxy;
 use crate::secret::TlsOptions;
 use crate::tls;
 
-/// The bytes that may still arrive, over all connections of a fetch.
+/// The limit for received bytes over all connections of a fetch, and the bytes received so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
     received: AtomicU64,
@@ -33,6 +33,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
+    /// Counts received bytes, and fails if they exceed the limit.
     fn count_bytes(&self, bytes: usize) -> io::Result<()> {
         let before = self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         if before.saturating_add(bytes as u64) > self.limit {
@@ -194,7 +195,7 @@ pub async fn open_connection(
         let attempt = TcpStream::connect(SocketAddr::new(address, endpoint.port));
         let error = match tokio::time::timeout(patience, attempt).await {
             Ok(Ok(stream)) => {
-                // For small requests that each wait for an answer. A failure costs only speed.
+                // Small requests, each of which waits for an answer, must not be delayed. A failure costs only speed.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
@@ -223,6 +224,7 @@ fn describe_no_address(endpoint: &Endpoint) -> FetchError {
     }
 }
 
+/// Returns the addresses of an endpoint's host: the address itself, or the answer of the resolver.
 async fn resolve_endpoint(endpoint: &Endpoint) -> Result<Vec<IpAddr>, FetchError> {
     if let Ok(address) = endpoint.host.parse::<IpAddr>() {
         return Ok(vec![address]);

@@ -29,7 +29,7 @@ use crate::secret::{Credentials, TlsOptions};
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
-/// Why an artifact could not be fetched.
+/// Why the artifact of another controller could not be downloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
     /// The address is no URL.
@@ -144,7 +144,7 @@ pub async fn download(
             timeout: request.timeout,
         })),
     };
-    // Too much data is the reason, also if the protocol reported another error.
+    // If the byte limit was reached, it is the cause of any error that the protocol reported.
     let (incoming, size) =
         received.map_err(|error| dialer.budget().limit_error().map_or(error, DownloadError::from))?;
     let path = store.store_archive(source, incoming, &request.digest)?;
@@ -199,7 +199,7 @@ async fn receive_archive(
         Some(refused) => DownloadError::OverBudget(refused),
         None => store.io_error("write", &path, error).into(),
     };
-    // Written on this thread: pieces of 64 KiB go to the page cache.
+    // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
     let mut out = incoming.task_writer(store);
     let mut hash = Sha256::new();
     let mut size = 0_u64;

@@ -12,7 +12,7 @@ use crate::budget::OverBudget;
 use crate::connector::{ConnectFailure, ConnectRefusal};
 use crate::policy::Denied;
 
-/// Why a fetch gave no artifact. One variant for each operation that can fail.
+/// Why a fetch of a Git repository gave no artifact, or why any connection failed. One variant for each operation that can fail.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// `spec.url` is no URL that a fetch supports.
@@ -100,7 +100,7 @@ pub enum FetchError {
     Broken {
         /// The URL without credentials.
         url: String,
-        /// The event.
+        /// How the connection broke.
         problem: String,
     },
     /// The server sent a redirect that is not followed.
@@ -305,7 +305,7 @@ pub enum StorageError {
     /// A file of the store could not be read or written.
     #[error("can't {action} {path}: {source}")]
     Io {
-        /// The attempted action, as "write".
+        /// The attempted action, such as "write".
         action: &'static str,
         /// Path inside the store.
         path: String,
@@ -443,10 +443,12 @@ pub(crate) fn describe_wait(retry_after: Option<Duration>) -> String {
     })
 }
 
+/// Checks whether the same request may succeed later after this HTTP status.
 fn is_transient_status(status: u16) -> bool {
     status == 408 || status == 429 || status >= 500
 }
 
+/// Returns the part of a message that repeats a server's words; empty without words.
 fn describe_words(words: &str) -> String {
     if words.is_empty() {
         String::new()
@@ -455,6 +457,7 @@ fn describe_words(words: &str) -> String {
     }
 }
 
+/// Returns the part of a message that lists similar names; empty without names.
 fn close_names(close: &[String]) -> String {
     if close.is_empty() {
         String::new()

@@ -22,8 +22,8 @@ use crate::limits::{Limits, describe_bytes};
 use crate::pack_transfer::{PackTransfer, ReceivedPack, RemoteRepository};
 use crate::reference_selection::{self, SelectedReference};
 use crate::request::{GitRequest, Reference};
-use crate::submodules::{self, Module, Pending};
-use crate::unpack::{PackedFiles, Unpacked, Wanted, Work};
+use crate::submodules::{self, Module, PendingSubmodules};
+use crate::unpack::{PackedFiles, UnpackWork, Unpacked, WantedCommit};
 
 /// Bytes that merging archives begins with; the list of their files comes on top.
 const MERGE_BYTES: u64 = 512 << 10;
@@ -46,6 +46,7 @@ pub fn fetch<'a>(
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
+/// Runs a fetch, and ends it at the timeout of the request.
 async fn fetch_in_time(
     request: &GitRequest,
     reach: Connector,
@@ -53,7 +54,7 @@ async fn fetch_in_time(
     store: &ArtifactStore,
     account: &FetchBudgets,
 ) -> Result<Fetched, FetchError> {
-    // A fetch that waits for capacity until the end should report this instead of a timeout.
+    // Waits for capacity end shortly before the timeout, so that the error names the missing capacity.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(reach, limits).with_proxy(request.proxy.as_ref(), request.tls.ca.as_deref());
     let mut fetching = Fetch {
@@ -94,10 +95,11 @@ async fn fetch_in_time(
         // The token may have been revoked before its end.
         request.tokens.forget(&request.source);
     }
-    // Too much data is the reason, also if the protocol reported another error.
+    // If the byte limit was reached, it is the cause of any error that the protocol reported.
     result.map_err(|error| dialer.budget().limit_error().unwrap_or(error))
 }
 
+/// A fetch of a Git repository: the request, and the limits, store and budgets that it uses.
 struct Fetch<'a> {
     request: &'a GitRequest,
     /// The source's own repository.
@@ -129,6 +131,7 @@ impl Fetch<'_> {
         Ok(self.read_commit()?.and_then(|selected| self.find_unchanged(&selected)))
     }
 
+    /// Runs the phases of the fetch: list references, compare, receive and store.
     async fn run(&self) -> Result<Fetched, FetchError> {
         if let Some(selected) = self.read_commit()? {
             let receiving = self.make_transfer(&self.home);
@@ -180,8 +183,8 @@ impl Fetch<'_> {
     /// Stores the artifact of the received pack, of its submodules, and of its files in Git LFS.
     async fn store_artifact(&self, received: ReceivedPack, selected: SelectedReference) -> Result<Fetched, FetchError> {
         let cancel = CancelOnDrop::default();
-        let mut used = Used::default();
-        let wanted = Wanted::Own(selected.clone());
+        let mut used = FetchTotals::default();
+        let wanted = WantedCommit::Own(selected.clone());
         let own = self
             .unpack_pack(&self.home, received, wanted, (&cancel, &mut used))
             .await?;
@@ -288,13 +291,13 @@ impl Fetch<'_> {
     async fn fetch_submodules(
         &self,
         own: &Unpacked,
-        (cancel, used): (&CancelOnDrop, &mut Used),
+        (cancel, used): (&CancelOnDrop, &mut FetchTotals),
     ) -> Result<Vec<(Module, Unpacked)>, FetchError> {
         let mut modules = Vec::new();
         if !self.request.asked.submodules {
             return Ok(modules);
         }
-        let mut pending = Pending::new(&self.home, &own.submodules)?;
+        let mut pending = PendingSubmodules::new(&self.home, &own.submodules)?;
         while let Some(module) = pending.take_next() {
             let fail = |error| submodules::add_submodule_path(&module.path, error);
             let receiving = self.make_transfer(&module.remote);
@@ -306,10 +309,10 @@ impl Fetch<'_> {
                     close: Vec::new(),
                 })
             })?;
-            let wanted = Wanted::Submodule(module.commit);
+            let wanted = WantedCommit::Submodule(module.commit);
             let unpacked = self.unpack_pack(&module.remote, received, wanted, (cancel, used));
             let unpacked = unpacked.await.map_err(fail)?;
-            pending.add_of(&module, &unpacked.submodules)?;
+            pending.add_nested(&module, &unpacked.submodules)?;
             modules.push((module, unpacked));
         }
         Ok(modules)
@@ -320,8 +323,8 @@ impl Fetch<'_> {
         &self,
         remote: &RemoteRepository,
         received: ReceivedPack,
-        wanted: Wanted,
-        (cancel, used): (&CancelOnDrop, &mut Used),
+        wanted: WantedCommit,
+        (cancel, used): (&CancelOnDrop, &mut FetchTotals),
     ) -> Result<Unpacked, FetchError> {
         let FetchBudgets {
             lane,
@@ -343,7 +346,7 @@ impl Fetch<'_> {
         let needed = measure.wanted_bytes(room.lane.min(room.all).saturating_sub(LIST_BYTES));
         let memory = memory.acquire(lane, needed, self.deadline).await?;
         let unpacked = self.run_blocking(move || {
-            // Both are held until the work really ends, even after the fetch was cancelled.
+            // The turn and the memory are held until the blocking work ends, even if the fetch was cancelled before.
             let _turn = turn;
             work.unpack(&pack, algorithm, &wanted, (measure, memory))
         });
@@ -352,8 +355,8 @@ impl Fetch<'_> {
         Ok(unpacked)
     }
 
-    fn make_work(&self, remote: &RemoteRepository, cancel: &CancelOnDrop) -> Work {
-        Work {
+    fn make_work(&self, remote: &RemoteRepository, cancel: &CancelOnDrop) -> UnpackWork {
+        UnpackWork {
             request: self.request.clone(),
             url: remote.url.to_string(),
             limits: *self.limits,
@@ -365,6 +368,7 @@ impl Fetch<'_> {
         }
     }
 
+    /// Runs work on a thread for blocking work. A panic of the work becomes an error.
     async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
@@ -377,6 +381,7 @@ impl Fetch<'_> {
         })
     }
 
+    /// Returns [`Fetched::Unchanged`] if the known artifact has this revision and the same other inputs, and is stored.
     fn find_unchanged(&self, selected: &SelectedReference) -> Option<Fetched> {
         let known = self.request.asked.known.as_ref()?;
         let revision =
@@ -396,14 +401,14 @@ impl Fetch<'_> {
     }
 }
 
-/// The totals of all repositories of a fetch: a repository with submodules has the same limits as one without.
+/// The bytes of objects and of unpacked files in all repositories of a fetch. A repository with submodules has the same limits as one without.
 #[derive(Default)]
-struct Used {
+struct FetchTotals {
     objects: u64,
     unpacked: u64,
 }
 
-impl Used {
+impl FetchTotals {
     fn add_objects(&mut self, bytes: u64, limits: &Limits) -> Result<(), FetchError> {
         self.objects = self.objects.saturating_add(bytes);
         refuse_beyond("bytes of objects", self.objects, limits.object_bytes)
@@ -415,6 +420,7 @@ impl Used {
     }
 }
 
+/// Returns an error if the number of bytes exceeds the limit.
 fn refuse_beyond(what: &'static str, bytes: u64, limit: u64) -> Result<(), FetchError> {
     if bytes > limit {
         return Err(FetchError::TooLarge {

@@ -7,7 +7,7 @@ use crate::budget::{BudgetLimits, ByteBudget, HeldBytes, OverBudget};
 /// Bytes that a growing charge acquires at a time.
 const STEP: u64 = 256 << 10;
 
-/// The lane and the budgets that a fetch is charged to.
+/// The lane that a fetch is charged to, and the budgets of memory and of concurrent unpacking that it uses.
 #[derive(Debug, Clone)]
 pub struct FetchBudgets {
     /// The lane: all fetches of one tenant share it.

@@ -4,7 +4,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::request::GitRequest;
 
-/// Returns the digest of everything besides the commit that decides the content of an artifact.
+/// Returns the digest of all inputs of an artifact besides the commit, such as patterns and included sources.
 pub(crate) fn write_fingerprint(request: &GitRequest) -> String {
     let mut hash = Sha256::new();
     // The number grows when the same request makes other files: since 2, contents of Git LFS are in place of pointers.

@@ -45,7 +45,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(1);
 const CLAIM_SECONDS: i64 = 120;
 const SKEW_SECONDS: i64 = 30;
 
-/// A GitHub App, and one installation of it.
+/// A GitHub App with its private key, and the installation of it for which tokens are requested.
 #[derive(Clone)]
 pub struct GitHubApp {
     id: u64,
@@ -56,7 +56,7 @@ pub struct GitHubApp {
     digest: [u8; 32],
 }
 
-/// The installation of an App that is meant.
+/// How a Secret names the installation of a GitHub App.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Installation {
     /// The one with this number.
@@ -71,10 +71,11 @@ impl fmt::Debug for GitHubApp {
     }
 }
 
-/// The tokens of one namespace's sources, each for its own source. Cheap to clone.
+/// The cached GitHub App tokens of one namespace's sources. A token is used for its own source only. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct AppTokens(Arc<Mutex<HashMap<SourceKey, Token>>>);
 
+/// A cached token, with its end and the digest of the App whose installation it belongs to.
 #[derive(Clone)]
 struct Token {
     of: [u8; 32],
@@ -98,6 +99,7 @@ impl AppTokens {
         self.lock_tokens().remove(source);
     }
 
+    /// Returns the cached token of a source, if the same App made it and it does not end soon.
     fn find(&self, source: &SourceKey, app: &GitHubApp, now: Timestamp) -> Option<SecretBytes> {
         let tokens = self.lock_tokens();
         let token = tokens.get(source)?;
@@ -112,7 +114,7 @@ pub(crate) fn is_app(secret: &SecretData) -> bool {
 }
 
 impl GitHubApp {
-    /// Reads the data of a Secret.
+    /// Reads an App from the data of a Secret.
     ///
     /// # Errors
     /// [`FetchError::InvalidProvider`] when the Secret is not one of an App, [`FetchError::InvalidSecret`] when an entry can't be used.
@@ -201,6 +203,7 @@ impl GitHubApp {
         })
     }
 
+    /// Requests a new token for the installation from GitHub's API.
     async fn fetch_token(&self, dialer: &Dialer, tls: &TlsOptions, now: Timestamp) -> Result<Token, FetchError> {
         let credentials = self.sign_in(now)?;
         let mut api = Api {

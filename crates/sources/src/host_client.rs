@@ -40,7 +40,7 @@ pub struct HostClient {
     patience: Duration,
 }
 
-/// One request.
+/// A request to the API of a Git host.
 #[derive(Clone)]
 pub struct HostRequest {
     /// The method.
@@ -53,7 +53,7 @@ pub struct HostRequest {
     pub body: Option<(&'static str, Zeroizing<Vec<u8>>)>,
 }
 
-/// One answer.
+/// A complete answer of a Git host's API.
 pub struct HostAnswer {
     /// The status.
     pub status: StatusCode,
@@ -63,7 +63,7 @@ pub struct HostAnswer {
     pub body: Zeroizing<Vec<u8>>,
 }
 
-/// Why a request has no answer.
+/// Why a request to a Git host has no readable answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostFailure {
     /// No connection: the host has not received the request.

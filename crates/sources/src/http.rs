@@ -35,7 +35,7 @@ use crate::tls;
 /// A body that is still arriving.
 pub(crate) type Body = Pin<Box<dyn AsyncRead + Send>>;
 
-/// A client with its connection and credentials.
+/// An HTTP/1.1 client with at most one open connection, and with credentials for one endpoint.
 pub(crate) struct HttpClient {
     dialer: Dialer,
     /// The endpoint that the credentials are for.
@@ -47,6 +47,7 @@ pub(crate) struct HttpClient {
     connection: Option<Connection>,
 }
 
+/// The client's open connection to an endpoint. Dropping it closes the connection.
 struct Connection {
     endpoint: Endpoint,
     sender: SendRequest<Full<Bytes>>,
@@ -59,7 +60,7 @@ impl Drop for Connection {
     }
 }
 
-/// A request, and its address.
+/// An HTTP request, with the server that it goes to.
 pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     /// The server; `http` or `https`.
@@ -161,6 +162,7 @@ impl HttpClient {
         }
     }
 
+    /// Sends a request on the open connection if possible, else on a new one. The request is repeated only if the server can't have seen it.
     async fn send_once(&mut self, request: &HttpRequest) -> Result<HttpAnswer, FetchError> {
         let broken = |problem: String| FetchError::Broken {
             url: request.shown.clone(),
@@ -409,6 +411,7 @@ pub(crate) fn write_host(endpoint: &Endpoint) -> String {
     }
 }
 
+/// Returns the value of the header `Authorization`; `None` for credentials that HTTP does not send.
 fn write_authorization(credentials: &Credentials) -> Option<HeaderValue> {
     let text = match credentials {
         Credentials::Basic { username, password } => {

@@ -27,6 +27,7 @@ pub(crate) async fn read_private_key(
     }
 }
 
+/// Reads a key on this thread. Refuses a key with too many rounds before its passphrase is tried.
 fn read_now(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, FetchError> {
     if identity.len() > LONGEST {
         return Err(secret_error("identity is longer than any private key (16 KiB)"));

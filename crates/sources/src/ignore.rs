@@ -117,6 +117,7 @@ fn read<'a>(text: &'a str, folder: &'a str) -> impl Iterator<Item = Pattern> + '
         .map(|line| parse_pattern(line, folder))
 }
 
+/// Parses a line of an ignore file that is in this folder.
 fn parse_pattern(line: &str, folder: &str) -> Pattern {
     let line = line.trim_end_matches('\r');
     let (include, line) = match line.strip_prefix('!') {

@@ -68,6 +68,7 @@ impl KnownHosts {
         (self.believed, self.revoked)
     }
 
+    /// Checks whether the host may show this key. The error says why not, with the key's fingerprint.
     pub(crate) fn check(&self, shown: &PublicKey) -> Result<(), String> {
         let same = |known: &PublicKey| known.key_data() == shown.key_data();
         let print = shown.fingerprint(HashAlg::Sha256);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The bounds of one fetch, and of one load of an artifact. All bounds hold whatever the server claims.
+/// The bounds of one fetch, and of one load of an artifact: bytes, counts and a timeout. All bounds hold whatever the server claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes read from the network over all connections of one fetch, TLS and ssh framing included.

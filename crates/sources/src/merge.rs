@@ -24,7 +24,7 @@ use crate::tree::check_path;
 /// All parts together may be read up to this multiple of an artifact's unpacked size: a small part may be in a large archive.
 const READ_FACTOR: u64 = 4;
 
-/// An archive that gives some of its files to another.
+/// An archive whose files, or a folder of them, are merged into the archive of an artifact.
 pub(crate) struct Part {
     /// The name in messages, as `the repository "base"`.
     pub(crate) name: String,
@@ -38,7 +38,7 @@ pub(crate) struct Part {
     pub(crate) repository: Option<usize>,
 }
 
-/// The places of the files of an artifact, each with its part.
+/// The paths of the merged files, each with the index of the part that it comes from, and the ignore files among them.
 #[derive(Default)]
 struct Places {
     of: BTreeMap<String, usize>,
@@ -173,6 +173,7 @@ impl Places {
     }
 }
 
+/// A reader of the entries in a part's archive.
 type Entries<'a> = TarReader<std::io::Take<MultiGzDecoder<&'a File>>>;
 
 impl Part {
@@ -183,6 +184,7 @@ impl Part {
     }
 }
 
+/// Reads the next entry of a part. `name`: the part's name in errors.
 fn next_entry(entries: &mut Entries<'_>, name: &str, cancelled: &AtomicBool) -> Result<Option<TarEntry>, ArchiveError> {
     if cancelled.load(Ordering::Relaxed) {
         return Err(PackError::Cancelled.into());

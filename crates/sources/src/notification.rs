@@ -28,7 +28,7 @@ const RECEIVED: u64 = 1 << 20;
 /// The time limit for resolving a name before it is checked.
 const CHECK: Duration = Duration::from_secs(5);
 
-/// Why a request has no answer.
+/// Why a request to a receiver of notifications has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotificationFailure {
     /// The problem, without any secret.
@@ -37,7 +37,7 @@ pub struct NotificationFailure {
     pub is_transient: bool,
 }
 
-/// Why requests to a receiver will be denied.
+/// Why the policy will deny every request to a receiver of notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotificationDenial {
     /// The problem, with the denied address.

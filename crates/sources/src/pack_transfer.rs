@@ -18,7 +18,7 @@ use crate::url::RemoteUrl;
 /// Bytes of the buffers of a connection.
 const CONNECTION_BYTES: u64 = 512 << 10;
 
-/// A repository, and the credentials for its server.
+/// The URL of a Git repository, with the credentials and TLS settings for its server.
 #[derive(Debug, Clone)]
 pub(crate) struct RemoteRepository {
     pub(crate) url: RemoteUrl,
@@ -26,7 +26,7 @@ pub(crate) struct RemoteRepository {
     pub(crate) tls: TlsOptions,
 }
 
-/// A conversation about one repository.
+/// Requests references and packs of one repository from its server, within the limits and budgets of the fetch.
 pub(crate) struct PackTransfer<'a> {
     pub(crate) remote: &'a RemoteRepository,
     pub(crate) dialer: &'a Dialer,
@@ -161,7 +161,7 @@ impl PackTransfer<'_> {
         if let Err(error) = transport.send(std::mem::take(&mut ask.body)).await {
             return Ok(Err(error));
         }
-        // Written on this thread: pieces of 64 KiB go to the page cache.
+        // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
         let mut out = incoming.task_writer(self.store);
         let mut writer = PackWriter::new(&mut out, self.limits);
         ask.read(transport.reader(), &mut writer).await?;

@@ -30,7 +30,7 @@ use crate::tls::system_roots;
 
 /// The longest handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long an idle connection is kept, and how many idle connections.
+/// The longest time that an idle connection stays open, and the most idle connections.
 const IDLE: (Duration, usize) = (Duration::from_secs(20), 4);
 
 /// An HTTP client with connections to one API server only.
@@ -51,6 +51,7 @@ pub struct PeerTls {
 #[derive(Clone)]
 pub struct Peer(Arc<Shared>);
 
+/// The settings of a [`Peer`] that all its clones share.
 struct Shared {
     reach: Connector,
     endpoint: Endpoint,
@@ -107,6 +108,7 @@ impl Peer {
             .build(self.clone())
     }
 
+    /// Opens a connection and verifies the server's certificate.
     async fn connect(&self) -> Result<PeerConnection, PeerError> {
         let shared = &self.0;
         let take = || shared.connections.try_acquire(&shared.lane, 1);
@@ -156,6 +158,7 @@ impl fmt::Debug for Peer {
     }
 }
 
+/// Builds the TLS connector from the authorities and the client certificate.
 fn make_connector(tls: &PeerTls) -> Result<TlsConnector, PeerError> {
     let wrong = |problem: &str| PeerError(problem.to_owned());
     let roots = match &tls.authority {
@@ -211,7 +214,7 @@ impl tower::Service<Uri> for Peer {
     }
 }
 
-/// An open connection, counted until it is closed.
+/// An open TLS connection to the API server, counted until it is closed.
 pub struct PeerConnection {
     io: TokioIo<TlsStream<Stream>>,
     _held: HeldBytes,

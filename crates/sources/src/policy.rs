@@ -184,6 +184,7 @@ impl Cidr {
     }
 }
 
+/// Returns an address as a number; an IPv4 address fills the low 32 bits.
 fn to_number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => u128::from(u32::from(v4)),
@@ -230,6 +231,7 @@ impl Policy {
         }
     }
 
+    /// Returns the kind of a refused address, with its article; `None` if sources may reach the address.
     fn find_class(&self, address: IpAddr) -> Option<&'static str> {
         if self.cluster.iter().any(|range| range.contains(address)) {
             return Some("an address of the cluster");

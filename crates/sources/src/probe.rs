@@ -90,6 +90,7 @@ fn make_dialer(reach: &Connector) -> Dialer {
     Dialer::new(reach.clone(), &limits)
 }
 
+/// Explains an HTTP status that proves nothing about the credential.
 fn explain_status(status: StatusCode) -> String {
     let code = status.as_u16();
     match status {

@@ -20,7 +20,7 @@ const LONGEST_ADDRESS: usize = 2048;
 /// The longest head of a proxy's answer in bytes.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// A proxy and its credentials.
+/// An HTTP proxy for the connections of a source, with the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     endpoint: Endpoint,
@@ -37,7 +37,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Reads the data of a Secret.
+    /// Reads a proxy from the data of a Secret.
     ///
     /// # Errors
     /// [`FetchError::InvalidProxy`], which names the unusable key, and never a value.

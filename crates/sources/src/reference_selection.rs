@@ -11,7 +11,7 @@ pub fn read_tag_version(tag: &str) -> Option<Version> {
     Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()
 }
 
-/// The selected reference.
+/// The server's reference that the spec selects, with its commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SelectedReference {
     /// The full name of the reference; `None` for a bare commit.

@@ -15,11 +15,11 @@ use crate::secret::{self, Credentials, SecretData, TlsOptions};
 use crate::url::RemoteUrl;
 use crate::verify::TrustedSigners;
 
-/// The planner's request with everything that was read of it and of its Secret: all that decides a fetch. The type is not part of the planner, because it holds
-/// credentials. Its `Debug` shows none.
+/// A complete request for a Git repository: the planner's request, with the address, credentials and keys that were read from it and its Secrets. Its `Debug` shows no
+/// credential.
 #[derive(Debug, Clone)]
 pub struct GitRequest {
-    /// The object that the artifact belongs to.
+    /// The source that the artifact belongs to.
     pub source: SourceKey,
     /// The planner's request.
     pub asked: FetchRequest,
@@ -54,7 +54,7 @@ pub struct GitSecrets {
     pub proxy: Option<SecretData>,
 }
 
-/// The commit of a repository that is meant: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
+/// How a request selects the commit of a repository: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// The tip of a branch.

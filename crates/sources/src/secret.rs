@@ -19,7 +19,7 @@ pub type SecretData = BTreeMap<String, Vec<u8>>;
 pub struct SecretBytes(Zeroizing<String>);
 
 impl SecretBytes {
-    /// Hides a text.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(Zeroizing::new(text.into()))
     }
@@ -37,7 +37,7 @@ impl fmt::Debug for SecretBytes {
     }
 }
 
-/// The credentials of a source.
+/// The credentials with which a source's client authenticates to its server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// No credentials.
@@ -64,7 +64,7 @@ pub enum Credentials {
     },
 }
 
-/// The certificates for TLS, besides the system's.
+/// The certificates for TLS: trusted authorities besides the system's, and the client's own certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// `ca.crt` (or Flux's older `caFile`): PEM certificates believed in addition to the system's.

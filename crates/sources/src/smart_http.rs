@@ -18,7 +18,7 @@ const AGENT: &str = concat!("git/2.39 (tenure/", env!("CARGO_PKG_VERSION"), ")")
 /// The service in the query of the first request.
 const SERVICE: &str = "service=git-upload-pack";
 
-/// The HTTP side of one fetch.
+/// A client of Git's smart HTTP protocol, for one repository and one fetch.
 pub(crate) struct SmartHttp {
     client: HttpClient,
     /// The base of requests: the URL of the object, or the target of the first request's redirect.
@@ -76,6 +76,7 @@ impl SmartHttp {
         self.read_body(answer, "application/x-git-upload-pack-result")
     }
 
+    /// Returns the body of a successful answer of the expected media type, or an error.
     fn read_body(&self, answer: HttpAnswer, expected: &str) -> Result<Body, FetchError> {
         self.client.refuse_unauthorized(&answer)?;
         let status = answer.status();

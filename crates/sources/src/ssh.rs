@@ -51,7 +51,7 @@ pub(crate) async fn authenticate_lfs(
     }
 }
 
-/// The ssh side of one fetch.
+/// An ssh connection to a Git server that runs the command of one fetch.
 pub(crate) struct SshTransport {
     url: RemoteUrl,
     write: ChannelWriteHalf<russh::client::Msg>,
@@ -199,7 +199,7 @@ impl SshTransport {
         Ok((transport, input))
     }
 
-    /// Sends a request.
+    /// Sends a request of the Git protocol to the command.
     pub(crate) async fn send(&self, body: Vec<u8>) -> Result<(), FetchError> {
         self.write.data_bytes(body).await.map_err(|error| FetchError::Broken {
             url: self.url.to_string(),
@@ -246,6 +246,7 @@ fn host_port(url: &RemoteUrl) -> String {
     }
 }
 
+/// Checks the host key that the server shows during the handshake, and stores the reason if the key is refused.
 struct HostKeyCheck {
     hosts: KnownHosts,
     refusal: Arc<Mutex<Option<String>>>,

@@ -20,7 +20,7 @@ const MOST: usize = 32;
 /// The deepest nesting of submodules (go-git's).
 const DEEPEST: usize = 10;
 
-/// A submodule to fetch.
+/// A submodule that has to be fetched: its path in the artifact, its repository and its commit.
 pub(crate) struct Module {
     /// Its path, from the root of the artifact.
     pub(crate) path: String,
@@ -29,15 +29,15 @@ pub(crate) struct Module {
     depth: usize,
 }
 
-/// The submodules that are still to be fetched.
-pub(crate) struct Pending<'a> {
+/// The queue of submodules that still have to be fetched, and the number of all submodules found so far.
+pub(crate) struct PendingSubmodules<'a> {
     /// The source's own repository.
     home: &'a RemoteRepository,
     queue: VecDeque<Module>,
     found: usize,
 }
 
-impl<'a> Pending<'a> {
+impl<'a> PendingSubmodules<'a> {
     /// Begins with the submodules of the source's own commit.
     pub(crate) fn new(home: &'a RemoteRepository, submodules: &Submodules) -> Result<Self, FetchError> {
         let mut pending = Self {
@@ -54,8 +54,8 @@ impl<'a> Pending<'a> {
         self.queue.pop_front()
     }
 
-    /// Adds the submodules of a submodule.
-    pub(crate) fn add_of(&mut self, module: &Module, submodules: &Submodules) -> Result<(), FetchError> {
+    /// Adds the submodules that the commit of a fetched submodule has.
+    pub(crate) fn add_nested(&mut self, module: &Module, submodules: &Submodules) -> Result<(), FetchError> {
         self.add_modules(&module.path, &module.remote.url, module.depth + 1, submodules)
     }
 

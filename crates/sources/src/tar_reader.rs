@@ -12,7 +12,7 @@ const BLOCK: usize = 512;
 /// The longest headers of one entry, in bytes.
 const HEADER_BYTES: u64 = 64 << 10;
 
-/// Why an archive can't be read.
+/// Why a tar archive can't be read.
 #[derive(Debug)]
 pub(crate) enum TarError {
     /// The problem of the archive.
@@ -52,7 +52,7 @@ pub(crate) enum TarKind {
     Link(Vec<u8>),
 }
 
-/// Reads an archive from its beginning.
+/// Reads the entries of a tar archive one after the other.
 pub(crate) struct TarReader<R> {
     inner: R,
     /// Bytes of the entry's content that were not read yet, and of the padding of its last block.
@@ -66,7 +66,7 @@ struct Extensions {
     path: Option<Vec<u8>>,
     link: Option<Vec<u8>>,
     size: Option<u64>,
-    /// Whether a header of PAX was among them, and whether anything was.
+    /// Whether one of the records was a header of PAX, and whether there was any record.
     has_pax: bool,
     is_there: bool,
 }
@@ -146,6 +146,7 @@ impl<R: Read> TarReader<R> {
         }
     }
 
+    /// Reads the content of a record that extends the header of the next entry.
     fn read_extension(&self, extensions: &mut Extensions, kind: EntryType, text: Vec<u8>) -> Result<(), TarError> {
         let invalid = |problem: &str| TarError::Invalid(problem.to_owned());
         let is_global = kind == EntryType::XGlobalHeader;
@@ -215,6 +216,7 @@ impl<R: Read> TarReader<R> {
         })
     }
 
+    /// Skips the unread content of the current entry, and its padding.
     fn skip_content(&mut self) -> Result<(), TarError> {
         let left = self.content.saturating_add(self.filling);
         let skipped = io::copy(&mut self.inner.by_ref().take(left), &mut io::sink())?;
@@ -241,6 +243,7 @@ impl<R: Read> Read for TarReader<R> {
     }
 }
 
+/// Checks whether the checksum in a header is right.
 fn is_sum_right(header: &Header) -> bool {
     let bytes = header.as_bytes();
     // The checksum field itself counts as spaces.
@@ -261,7 +264,7 @@ fn read_long_name(mut text: Vec<u8>) -> Result<Vec<u8>, TarError> {
     Ok(text)
 }
 
-/// A key and its value.
+/// The key and the value of a record in a PAX header.
 pub(crate) type Record<'t> = (&'t [u8], &'t [u8]);
 
 /// Reads the records of PAX: `<length> <key>=<value>\n`.

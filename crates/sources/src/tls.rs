@@ -15,6 +15,7 @@ use crate::error::FetchError;
 use crate::policy::Endpoint;
 use crate::secret::TlsOptions;
 
+/// Returns the certificate authorities that the system trusts.
 pub(crate) fn system_roots() -> &'static RootCertStore {
     static ROOTS: OnceLock<RootCertStore> = OnceLock::new();
     ROOTS.get_or_init(|| {

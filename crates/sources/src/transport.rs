@@ -17,7 +17,7 @@ use crate::ssh::SshTransport;
 /// The bytes that arrive from a server.
 pub(crate) type Input = std::pin::Pin<Box<dyn AsyncRead + Send>>;
 
-/// A transport to a Git server.
+/// An open connection to a Git server by HTTP or ssh, to send requests and read pkt-lines.
 pub(crate) enum Transport {
     /// One request and one answer at a time.
     Http {

@@ -21,7 +21,7 @@ pub struct Tree {
     executables: BTreeSet<String>,
 }
 
-/// The entry at a path.
+/// A file or symbolic link of a [`Tree`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// A regular file's content.
@@ -30,7 +30,7 @@ pub enum Node {
     Link(String),
 }
 
-/// The result of [`Tree::entry`].
+/// The file, folder or symbolic link at a path of a [`Tree`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A regular file's content.
@@ -94,7 +94,7 @@ impl Tree {
         let mut folders = BTreeSet::new();
         for path in self.nodes.keys() {
             let ends = path.match_indices('/').map(|(at, _)| at);
-            // From the inside out: if a folder is known, its parents are known, too.
+            // Folders are added from the inside out. If a folder is known already, all its parents are known.
             for end in ends.rev() {
                 if !folders.insert(path.get(..end).unwrap_or_default()) {
                     break;
@@ -227,7 +227,7 @@ impl Tree {
     }
 }
 
-/// An entry of the archive.
+/// An entry of the archive while it is read.
 enum Found {
     /// The range of its content within the content of all files.
     File(Range<usize>),

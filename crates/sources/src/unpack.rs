@@ -25,8 +25,8 @@ use crate::reference_selection::{self, SelectedReference};
 use crate::request::GitRequest;
 use crate::verify::{ReceivedTag, TrustedSigners};
 
-/// The remaining work after a pack was received; it blocks.
-pub(crate) struct Work {
+/// The input of the blocking work after a pack was received: unpacking, merging and storing.
+pub(crate) struct UnpackWork {
     pub(crate) request: GitRequest,
     /// The address of the pack's repository.
     pub(crate) url: String,
@@ -38,15 +38,15 @@ pub(crate) struct Work {
     pub(crate) cancelled: Arc<AtomicBool>,
 }
 
-/// The commit of a pack that is meant.
-pub(crate) enum Wanted {
+/// The commit of a pack that becomes the archive.
+pub(crate) enum WantedCommit {
     /// The target of the source's own reference.
     Own(SelectedReference),
     /// Exactly this commit of a submodule.
     Submodule(Oid),
 }
 
-/// An archive before it is stored.
+/// The archive of an artifact in a temporary file, before it is stored.
 pub(crate) struct PackedFiles {
     pub(crate) archive: IncomingFile,
     pub(crate) written: Written,
@@ -54,7 +54,7 @@ pub(crate) struct PackedFiles {
     pub(crate) pointers: PointerList,
 }
 
-/// A commit after it was made into an archive.
+/// The archive of a commit, with the facts about the commit that later steps need.
 pub(crate) struct Unpacked {
     pub(crate) files: PackedFiles,
     pub(crate) facts: CommitFacts,
@@ -70,19 +70,19 @@ pub(crate) struct CommitFacts {
     verified: Option<String>,
 }
 
-impl Work {
-    /// Measures the cost of the pack.
+impl UnpackWork {
+    /// Measures the memory and work that indexing the pack takes.
     pub(crate) fn measure_pack(&self, received: &IncomingFile, algorithm: Algorithm) -> Result<Measure, FetchError> {
         Measure::from_pack(received.file(), algorithm, &self.limits, &self.cancelled)
             .map_err(|error| self.pack_error(error))
     }
 
-    /// Makes an archive of a commit.
+    /// Indexes the pack, and writes the archive of the wanted commit.
     pub(crate) fn unpack(
         &self,
         received: &IncomingFile,
         algorithm: Algorithm,
-        wanted: &Wanted,
+        wanted: &WantedCommit,
         (measure, memory): (Measure, HeldBytes),
     ) -> Result<Unpacked, FetchError> {
         let measured = (&measure, memory.bytes());
@@ -90,8 +90,8 @@ impl Work {
         let mut pack = Pack::index(received.file(), algorithm, &self.limits, &self.cancelled, measured)
             .map_err(|error| self.pack_error(error))?;
         let (commit_id, tag) = match wanted {
-            Wanted::Own(selected) => self.peel_tags(&mut pack, selected.want)?,
-            Wanted::Submodule(commit) => (*commit, None),
+            WantedCommit::Own(selected) => self.peel_tags(&mut pack, selected.want)?,
+            WantedCommit::Submodule(commit) => (*commit, None),
         };
         let content = pack
             .read(&commit_id, ObjectKind::Commit)
@@ -101,7 +101,7 @@ impl Work {
             .ok_or_else(|| self.pack_error(PackError::Malformed(format!("commit {commit_id} is malformed"))))?;
         let asked = &self.request.asked;
         let (selection, verified) = match wanted {
-            Wanted::Own(selected) => {
+            WantedCommit::Own(selected) => {
                 let trusted = self.request.trusted.as_ref();
                 let verified = trusted.map(|trusted| {
                     let now = Timestamp::now().as_second();
@@ -115,7 +115,7 @@ impl Work {
                 (selection, verified.transpose()?)
             }
             // Ignore patterns are applied later, to the merged whole.
-            Wanted::Submodule(_) => {
+            WantedCommit::Submodule(_) => {
                 let selection = Selection {
                     sparse: &[],
                     ignoring: None,
@@ -155,14 +155,14 @@ impl Work {
     }
 
     /// Explains why the commit is missing. `kind`: the kind of the object with this id.
-    fn explain_missing(&self, wanted: &Wanted, kind: Option<ObjectKind>) -> FetchError {
+    fn explain_missing(&self, wanted: &WantedCommit, kind: Option<ObjectKind>) -> FetchError {
         let url = self.url.clone();
         let (name, what) = match wanted {
-            Wanted::Own(selected) => {
+            WantedCommit::Own(selected) => {
                 let what = reference_selection::describe_reference(&self.request.reference);
                 (selected.name.clone().unwrap_or_else(|| what.clone()), what)
             }
-            Wanted::Submodule(commit) => (format!("commit {commit}"), format!("commit {commit}")),
+            WantedCommit::Submodule(commit) => (format!("commit {commit}"), format!("commit {commit}")),
         };
         match kind {
             Some(kind) => FetchError::NoCommit {

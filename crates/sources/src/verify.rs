@@ -23,7 +23,7 @@ pub(crate) struct TrustedSigners {
     digest: String,
 }
 
-/// A tag object, as received.
+/// A received tag object, whose signature is verified.
 pub(crate) struct ReceivedTag {
     pub(crate) id: Oid,
     pub(crate) content: Rc<Vec<u8>>,
@@ -33,7 +33,7 @@ pub(crate) struct ReceivedTag {
 const LARGEST: usize = 1 << 20;
 
 impl TrustedSigners {
-    /// Reads the keys of a Secret.
+    /// Reads the trusted keys from the data of a Secret.
     pub(crate) fn read(mode: VerifyMode, secret: Option<&SecretData>) -> Result<Self, FetchError> {
         let invalid = |problem: String| FetchError::InvalidKeys { problem };
         let secret = secret.ok_or_else(|| invalid("it was not read".to_owned()))?;
@@ -98,6 +98,7 @@ impl TrustedSigners {
         Ok(words)
     }
 
+    /// Verifies the signature of a tag, and that the tag contains the requested name. Returns the signer.
     fn verify_tag(&self, name: Option<&str>, tag: Option<&ReceivedTag>, now: i64) -> Result<String, FetchError> {
         let asked = name
             .and_then(|name| name.strip_prefix("refs/tags/"))

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use git_hosts::{Authoriser, Host, HostResponse, RemoteHost, fingerprint_bytes};
+use git_hosts::{AuthoriserCredential, Host, HostResponse, RemoteHost, fingerprint_bytes};
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::AccessProvider;
 use tenure_git_access::delivery::CA_KEY;
@@ -91,7 +91,7 @@ pub(super) fn find_capabilities(kind: HostKind, credentials: CredentialKind) -> 
     let host = RemoteHost::new(
         kind,
         "https://host.invalid",
-        Authoriser::Token(SecretBytes::new("")),
+        AuthoriserCredential::Token(SecretBytes::new("")),
         TlsOptions::default(),
         Connector::Here(tenure_sources::Policy::default()),
     );
@@ -107,14 +107,16 @@ pub(super) fn find_capabilities(kind: HostKind, credentials: CredentialKind) -> 
 }
 
 /// Reads the authoriser from a Secret, and the trust in its host's certificate.
-fn read_authoriser(kind: HostKind, secret: &SecretData) -> Result<(Authoriser, bool), String> {
+fn read_authoriser(kind: HostKind, secret: &SecretData) -> Result<(AuthoriserCredential, bool), String> {
     if kind == HostKind::Github && secret.contains_key("githubAppID") {
         let app = tenure_sources::GitHubApp::read(Some(secret)).map_err(|error| error.to_string())?;
-        return Ok((Authoriser::App(Box::new(app)), true));
+        return Ok((AuthoriserCredential::App(Box::new(app)), true));
     }
     let text = secret.get("token").map(|bytes| std::str::from_utf8(bytes));
     match text {
-        Some(Ok(token)) if !token.trim().is_empty() => Ok((Authoriser::Token(SecretBytes::new(token.trim())), false)),
+        Some(Ok(token)) if !token.trim().is_empty() => {
+            Ok((AuthoriserCredential::Token(SecretBytes::new(token.trim())), false))
+        }
         Some(_) => Err("its key token holds no token".to_owned()),
         None => Err("it has no key token: write the authoriser's token there".to_owned()),
     }

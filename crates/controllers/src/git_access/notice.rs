@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
 use tenure_cluster::ClusterError;
-use tenure_git_access::notice::{Answer, NoticeEvent, NoticeFacts, OpenIssues, Plan, Step, plan, record_plan};
+use tenure_git_access::notice::{NoticeEvent, NoticeFacts, OpenIssues, Plan, Step, StepResult, plan, record_plan};
 use tenure_git_access::status::decide_state;
 use tenure_planner::{Event, EventKind, EventPlace};
 use tenure_remote_requests::git_host::{HostError, HostQuery, HostReply, Issue};
@@ -33,18 +33,18 @@ impl RequestReconciler {
                 let recorded = self.record_notice(request, planned, None, now).await;
                 lock(&self.access_hub.notices).settle_issue(request, recorded.is_ok());
                 recorded?;
-                Answer::Recorded
+                StepResult::Recorded
             }
             Some(Step::Record(happening)) => {
                 self.record_notice(request, planned, happening.as_ref(), now).await?;
-                Answer::Recorded
+                StepResult::Recorded
             }
-            Some(Step::Find(ask)) => Answer::Found(self.ask_about_issue(request, ask).await),
+            Some(Step::Find(ask)) => StepResult::Found(self.ask_about_issue(request, ask).await),
             Some(Step::Open(ask)) => {
                 let opened = self.ask_about_issue(request, ask).await;
-                Answer::Opened(opened.and_then(|issue| issue.ok_or_else(not_understood)))
+                StepResult::Opened(opened.and_then(|issue| issue.ok_or_else(not_understood)))
             }
-            Some(Step::Close(ask)) => Answer::Closed(self.ask_about_issue(request, ask).await.map(|_| ())),
+            Some(Step::Close(ask)) => StepResult::Closed(self.ask_about_issue(request, ask).await.map(|_| ())),
         };
         self.notice = Some(answer);
         Ok(true)

@@ -84,7 +84,7 @@ pub(super) struct RequestReconciler {
     pub(super) event_history: EventHistory,
     places: BTreeMap<String, NamespaceProgress>,
     /// The result of the last step about the request's issue.
-    pub(super) notice: Option<notice::Answer>,
+    pub(super) notice: Option<notice::StepResult>,
     acted: Option<StepFacts>,
     /// The time since when this process reconciles the request.
     begun: Timestamp,

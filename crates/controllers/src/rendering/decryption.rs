@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kustomize::{BuiltResource, Entry, FileTree};
 use serde_json::Value;
-use sops::{Decrypted, Error, Format, Kept, Keys, Limits, MacVerdict, decrypt};
+use sops::{Decrypted, EncryptedDocumentSelector, Error, Format, Keys, Limits, MacVerdict, decrypt};
 use tenure_api::metadata::DECRYPT;
 use tenure_api::text::visible_line;
 use tenure_api::{ObjectId, ObjectView};
@@ -141,7 +141,7 @@ impl<'a> DecryptedFiles<'a> {
         let Some(format) = Format::of_file(path, content) else {
             return content;
         };
-        let kept = Kept {
+        let kept = EncryptedDocumentSelector {
             path: &["metadata", "annotations", DECRYPT],
             text: DISABLED,
         };

@@ -11,34 +11,34 @@ use tenure_remote_requests::git_host::{Role, Scope};
 /// The maximum of namespaces in a message.
 const NAMED: usize = 3;
 
-/// The asker of an entry. Agents rank before FluxAccess objects.
+/// The configuration that has an entry. The order decides between two claims: agents come before FluxAccess objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum Asker {
     /// An agent's configuration, which an administrator named.
     Agent(String),
     /// A FluxAccess: namespace and name.
     Object(String, String),
 }
 
-/// An entry with its asker.
+/// An entry of a configuration that claims a Secret in its namespaces, with its asker.
 #[derive(Clone, Debug)]
 pub struct Claim<'a> {
     /// The asker.
-    pub source: Source,
+    pub asker: Asker,
     /// The entry.
     pub entry: &'a Entry,
 }
 
-/// A Secret of an entry in a namespace.
+/// The assignment of a Secret in one namespace to the claim that gets it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Delivery {
-    /// The claim, by its position.
+    /// The position of the claim in the list of all claims.
     pub claim: usize,
     /// The namespace.
     pub namespace: String,
 }
 
-/// The result of the assignment.
+/// The result of the assignment: which claim gets its Secret in which namespace, and why others don't.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
     /// Sorted by namespace and Secret, so no Secret appears twice.
@@ -47,7 +47,8 @@ pub struct Assignment {
     pub problems: Vec<Problem>,
 }
 
-/// Assigns Secrets. `namespaces` are all existing ones. `may_reach` gets a claim with its position, and checks whether the claim may reach a namespace.
+/// Assigns the Secret of each name in each namespace to one claim. `namespaces` are all existing ones. `may_reach` gets a claim with its position, and checks whether the
+/// claim may have a Secret in a namespace.
 #[must_use]
 pub fn assign_secrets(
     claims: &[Claim<'_>],
@@ -110,7 +111,7 @@ pub fn assign_secrets(
         let message = format!(
             "Secret {} in {named} is that of {}: choose another secret_name here",
             loser.entry.secret_name,
-            describe_winner(&loser.source, winner)
+            describe_winner(&loser.asker, winner)
         );
         assignment.problems.push(make_problem(loser, message));
     }
@@ -118,12 +119,12 @@ pub fn assign_secrets(
 }
 
 /// Returns the place of the winner, as far as the loser may know it. An object in another namespace is only mentioned.
-fn describe_winner(loser: &Source, winner: &Claim<'_>) -> String {
-    match (loser, &winner.source) {
-        (Source::Object(own, _), Source::Object(other, _)) if own == other => winner.entry.place.to_string(),
-        (Source::Agent(_), _) => winner.entry.place.to_string(),
-        (Source::Object(..), Source::Agent(_)) => "an agent's configuration".to_owned(),
-        (Source::Object(..), Source::Object(..)) => "a FluxAccess in another namespace".to_owned(),
+fn describe_winner(loser: &Asker, winner: &Claim<'_>) -> String {
+    match (loser, &winner.asker) {
+        (Asker::Object(own, _), Asker::Object(other, _)) if own == other => winner.entry.place.to_string(),
+        (Asker::Agent(_), _) => winner.entry.place.to_string(),
+        (Asker::Object(..), Asker::Agent(_)) => "an agent's configuration".to_owned(),
+        (Asker::Object(..), Asker::Object(..)) => "a FluxAccess in another namespace".to_owned(),
     }
 }
 
@@ -145,20 +146,21 @@ struct Rank<'a> {
     scope: Scope,
     path: &'a str,
     role: Role,
-    /// The asker. It comes after the content, so that no tenant wins by the name of its object.
-    source: &'a Source,
+    /// The asker, which is compared after the content, so that no tenant wins by the name of its object.
+    asker: &'a Asker,
     place: &'a Place,
 }
 
+/// Returns the rank of a claim. `is_named`: the entry names the namespace literally.
 fn rank_claim<'a>(claim: &'a Claim<'_>, is_named: bool) -> Rank<'a> {
     let entry = claim.entry;
     Rank {
-        is_object: matches!(claim.source, Source::Object(..)),
+        is_object: matches!(claim.asker, Asker::Object(..)),
         is_pattern: !is_named,
         scope: entry.scope,
         path: &entry.path,
         role: entry.role,
-        source: &claim.source,
+        asker: &claim.asker,
         place: &entry.place,
     }
 }

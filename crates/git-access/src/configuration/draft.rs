@@ -13,7 +13,7 @@ const SHOWN: usize = 80;
 /// The maximum length of a path of a project or group, in bytes.
 const LONGEST_PATH: usize = 1_024;
 
-/// A text with its line.
+/// A text of a configuration file, with its line.
 #[derive(Clone, Debug)]
 pub(super) struct LocatedText {
     pub(super) text: String,
@@ -35,7 +35,7 @@ impl Defaults {
     }
 }
 
-/// An entry as written.
+/// An entry as written in a configuration, before it is checked.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) id: Option<LocatedText>,
@@ -169,7 +169,7 @@ impl Draft {
     }
 }
 
-/// Returns a text for messages: its beginning, in one line, in quotes.
+/// Returns a text for messages: in quotes, in one line and cut if it is long.
 pub(super) fn quote_text(text: &str) -> String {
     let start: String = text.chars().take(SHOWN).collect();
     let more = if start.len() < text.len() { "..." } else { "" };

@@ -23,7 +23,7 @@ const ALLOWANCE: Allowance = Allowance {
 /// The top-level key.
 const KEY: &str = "flux_access";
 
-/// The file to read.
+/// The path of a configuration file in a repository, and whether the file has other content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File<'a> {
     /// Its path in the repository.
@@ -109,6 +109,7 @@ pub fn read_file(file: File<'_>, bytes: &[u8], group: &str) -> Reading {
     .read(fields)
 }
 
+/// Reads the entries of a file into a configuration.
 struct Reader<'a> {
     path: Arc<str>,
     group: &'a str,
@@ -227,8 +228,8 @@ impl Reader<'_> {
     }
 }
 
-/// A problem with its line.
-type Wrong = (u32, String);
+/// The line of a problem, and its message.
+type LineProblem = (u32, String);
 
 /// Returns the path of an invalid entry, if the path is valid. Then the entry's project or group is known.
 fn find_path<'a>(item: &'a Node, group: &str) -> Option<&'a str> {
@@ -240,7 +241,7 @@ fn find_path<'a>(item: &'a Node, group: &str) -> Option<&'a str> {
     }
 }
 
-fn read_draft(item: &Node) -> Result<Draft, Wrong> {
+fn read_draft(item: &Node) -> Result<Draft, LineProblem> {
     let Data::Map(fields) = &item.data else {
         return Err((item.line, "it is not a mapping: it begins with - id:".to_owned()));
     };
@@ -277,6 +278,7 @@ fn read_draft(item: &Node) -> Result<Draft, Wrong> {
     Ok(draft)
 }
 
+/// Returns the text of a scalar; `None` for a map or a list.
 fn read_text(node: &Node) -> Option<&str> {
     match &node.data {
         Data::Scalar(text) => Some(text.as_str()),
@@ -284,7 +286,7 @@ fn read_text(node: &Node) -> Option<&str> {
     }
 }
 
-fn read_optional_text(node: &Node, name: &str) -> Result<Option<LocatedText>, Wrong> {
+fn read_optional_text(node: &Node, name: &str) -> Result<Option<LocatedText>, LineProblem> {
     if node.is_null() {
         return Ok(None);
     }
@@ -297,7 +299,7 @@ fn read_optional_text(node: &Node, name: &str) -> Result<Option<LocatedText>, Wr
     }))
 }
 
-fn read_texts(node: &Node, name: &str) -> Result<Vec<LocatedText>, Wrong> {
+fn read_texts(node: &Node, name: &str) -> Result<Vec<LocatedText>, LineProblem> {
     let Data::Seq(items) = &node.data else {
         return match node.is_null() {
             true => Ok(Vec::new()),
@@ -315,7 +317,8 @@ fn read_texts(node: &Node, name: &str) -> Result<Vec<LocatedText>, Wrong> {
     Ok(texts)
 }
 
-fn read_truth(node: &Node, name: &str) -> Result<bool, Wrong> {
+/// Reads `true` or `false`; an empty value is false.
+fn read_truth(node: &Node, name: &str) -> Result<bool, LineProblem> {
     match read_text(node) {
         _ if node.is_null() => Ok(false),
         Some("true") => Ok(true),

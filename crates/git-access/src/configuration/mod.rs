@@ -34,7 +34,7 @@ pub const MOST_OF_AN_ENTRY: usize = 64;
 /// The maximum of problems that are reported for one configuration.
 pub const MOST_PROBLEMS: usize = 2_000;
 
-/// The place of an entry.
+/// The place of an entry, for messages: the file or object, the line and the entry's position.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The file or the object.
@@ -58,7 +58,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A problem and its place.
+/// A problem of an entry, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Problem {
@@ -79,7 +79,7 @@ impl From<&Problem> for EntryProblem {
     }
 }
 
-/// One project or group in a configuration.
+/// A valid entry of a configuration: a project or group whose credential is requested, and the Secret that gets the credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The place of the entry.
@@ -104,7 +104,7 @@ pub struct Entry {
     pub is_for_images: bool,
 }
 
-/// The projects and groups that unreadable parts of a configuration may name. Requests for them continue.
+/// The projects and groups that unreadable parts of a configuration may name. Existing requests for these projects and groups continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
     /// True if some part names unknown projects or groups.
@@ -151,7 +151,7 @@ impl Unread {
         self.is_open
     }
 
-    /// Checks whether the configuration could be read completely.
+    /// Checks whether there is no unreadable part, so the configuration was read completely.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.is_open && self.paths.is_empty()
@@ -186,7 +186,7 @@ impl Configuration {
     }
 }
 
-/// The result of reading a file.
+/// The result of reading a configuration file: its entries, or the problem of the whole file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// The file was read. The list may be empty.

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 use tenure_api::access::FluxAccess;
 
-use super::assignment::{Claim, Delivery, Source, assign_secrets};
+use super::assignment::{Asker, Claim, Delivery, assign_secrets};
 use super::{Configuration, File, Reading, read_file, read_object};
 use tenure_remote_requests::git_host::{Role, Scope};
 
@@ -324,19 +324,19 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
     );
     let claims: Vec<Claim<'_>> = {
         let agents = agent.entries.iter().map(|entry| Claim {
-            source: Source::Agent("prod".to_owned()),
+            asker: Asker::Agent("prod".to_owned()),
             entry,
         });
         let objects = object.entries.iter().map(|entry| Claim {
-            source: Source::Object("team".to_owned(), "apps".to_owned()),
+            asker: Asker::Object("team".to_owned(), "apps".to_owned()),
             entry,
         });
         agents.chain(objects).collect()
     };
     let namespaces: BTreeSet<&str> = ["a", "ab", "b", "own", "kube-system", "tenure-system", "flux-system"].into();
-    let may_reach = |_: usize, claim: &Claim<'_>, namespace: &str| match (&claim.source, namespace) {
+    let may_reach = |_: usize, claim: &Claim<'_>, namespace: &str| match (&claim.asker, namespace) {
         (_, "kube-system") => Err("namespace kube-system is not the agent's".to_owned()),
-        (Source::Agent(_), "own") => Err("it is not its".to_owned()),
+        (Asker::Agent(_), "own") => Err("it is not its".to_owned()),
         _ => Ok(()),
     };
     let forward = assign_secrets(&claims, &namespaces, "tenure-system", may_reach);
@@ -396,13 +396,13 @@ fn exact_namespace_precedes_pattern_of_another_object() {
     let pattern = find_problem(json!([{ "id": "group-1/a", "namespaces": ["x*"] }]));
     let name = find_problem(json!([{ "id": "group-1/z", "namespaces": ["x1"] }]));
     let namespaces: BTreeSet<&str> = ["x1", "x2"].into();
-    for source in [
-        |name: &str| Source::Object("team".to_owned(), name.to_owned()),
-        |name: &str| Source::Agent(name.to_owned()),
+    for asker in [
+        |name: &str| Asker::Object("team".to_owned(), name.to_owned()),
+        |name: &str| Asker::Agent(name.to_owned()),
     ] {
         for (first, second) in [("early", "late"), ("late", "early")] {
             let claims = [(first, &pattern), (second, &name)].map(|(of, configuration)| Claim {
-                source: source(of),
+                asker: asker(of),
                 entry: &configuration.entries[0],
             });
             let assignment = assign_secrets(&claims, &namespaces, "tenure-system", |_, _, _| Ok(()));

@@ -39,8 +39,8 @@ const REFUSED_LOOK: Duration = DAY;
 /// The maximum of attempts to close an issue before it is left open.
 const MOST_FAILURES: u32 = 5;
 
-/// The recently begun issues for each asker, and the begun issues that are not recorded yet. Requests are reconciled concurrently, and each could see capacity for
-/// one more issue. Askers without an issue within a day are forgotten, so the book has a bound.
+/// Counts begun issues for the limits: those of each asker within a day, and those without a record in a status yet. Without it, requests that are reconciled concurrently
+/// could together exceed a limit. Askers without an issue within a day are forgotten, which bounds the memory.
 #[derive(Debug, Default)]
 pub struct IssueLimiter {
     opened: BTreeMap<String, VecDeque<Timestamp>>,
@@ -74,7 +74,7 @@ impl IssueLimiter {
     }
 }
 
-/// Returns the asker for the limits.
+/// Returns the name of the asker by which issues are counted for the limits.
 #[must_use]
 pub fn name_asker(asked_in: &AskedIn) -> String {
     match (&asked_in.tenant, asked_in.kind.as_str()) {
@@ -84,7 +84,7 @@ pub fn name_asker(asked_in: &AskedIn) -> String {
     }
 }
 
-/// The open issues of other requests.
+/// The numbers of open and recent issues of other requests, which are compared with the limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenIssues {
     /// Issues of the same asker.
@@ -96,7 +96,7 @@ pub struct OpenIssues {
 }
 
 impl OpenIssues {
-    /// Counts the issues of other requests of the same provider.
+    /// Counts the issues of other requests. `all`: the requests of the same provider.
     #[must_use]
     pub fn count<'a>(
         request: &FluxAccessRequest,
@@ -148,7 +148,7 @@ fn is_same(one: &RequestTarget, other: &RequestTarget) -> bool {
     one.scope == other.scope && one.id == other.id
 }
 
-/// The observed state of a request and its issue.
+/// The facts by which the next step for the issue of a request is decided.
 #[derive(Clone, Copy, Debug)]
 pub struct NoticeFacts<'a> {
     /// The request, with the record of its issue.
@@ -169,13 +169,13 @@ pub struct NoticeFacts<'a> {
     /// The time by which the host's clock is ahead of the local clock.
     pub host_ahead: SignedDuration,
     /// The result of the last step.
-    pub answer: Option<&'a Answer>,
+    pub answer: Option<&'a StepResult>,
 }
 
-/// The result of a step.
+/// The result of the last [`Step`] for the issue of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The decision was recorded.
+pub enum StepResult {
+    /// The notice was recorded in the status of the request.
     Recorded,
     /// The search for the issue has ended.
     Found(Result<Option<Issue>, HostError>),
@@ -185,7 +185,7 @@ pub enum Answer {
     Closed(Result<(), HostError>),
 }
 
-/// The next step.
+/// The next step for the issue of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Record the intent to open an issue, which counts from now on.
@@ -200,7 +200,7 @@ pub enum Step {
     Close(HostQuery),
 }
 
-/// An occurrence to report.
+/// An event about the issue of a request, for its history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoticeEvent {
     /// The action.
@@ -211,7 +211,7 @@ pub struct NoticeEvent {
     pub is_bad: bool,
 }
 
-/// The decision.
+/// The decision about the issue of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The notice to record.
@@ -225,6 +225,7 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns a plan without a step, which leaves the recorded notice unchanged.
     fn keep_notice(notice: Option<&RequestNotice>) -> Self {
         Self {
             notice: notice.cloned(),
@@ -234,6 +235,7 @@ impl Plan {
         }
     }
 
+    /// Returns a plan that records a changed notice, and an event if there is one.
     fn record_notice(notice: Option<RequestNotice>, event: Option<NoticeEvent>) -> Self {
         Self {
             notice,
@@ -243,6 +245,7 @@ impl Plan {
         }
     }
 
+    /// Returns a plan that runs a step for the recorded notice.
     fn run_step(notice: &RequestNotice, step: Step) -> Self {
         Self {
             step: Some(step),
@@ -251,7 +254,7 @@ impl Plan {
     }
 }
 
-/// Adds an issue that was opened, found, closed or given up to the status of a request.
+/// Records a plan in the status of a request: its notice, and the event about the issue.
 pub fn record_plan(status: &mut FluxAccessRequestStatus, plan: &Plan, now: Timestamp) {
     status.notice.clone_from(&plan.notice);
     if let Some(Step::Record(Some(event))) = &plan.step {
@@ -300,10 +303,10 @@ fn begin_issue(seen: &NoticeFacts<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// Continues with a recorded issue: finds or opens it if it should stay, else closes it.
+/// Plans the next step for a recorded issue: finds or opens it if `stays` is true, else closes it.
 fn continue_issue(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -> Plan {
     let target = read_target(&seen.request.spec.target);
-    let is_answered = seen.answer.is_some_and(|answer| *answer != Answer::Recorded);
+    let is_answered = seen.answer.is_some_and(|answer| *answer != StepResult::Recorded);
     let waits = notice.retry_at.as_ref().filter(|at| at.0 > now && !is_answered);
     if let (Some(until), false) = (waits, seen.request.metadata.deletion_timestamp.is_some()) {
         return Plan {
@@ -321,7 +324,7 @@ fn continue_issue(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, n
     };
     match (notice.number, stays, seen.answer) {
         (Some(_), true, _) => Plan::keep_notice(Some(notice)),
-        (None, _, Some(Answer::Found(Ok(Some(issue))) | Answer::Opened(Ok(issue)))) => {
+        (None, _, Some(StepResult::Found(Ok(Some(issue))) | StepResult::Opened(Ok(issue)))) => {
             let opened = RequestNotice {
                 number: Some(issue.number),
                 url: Some(issue.url.clone()),
@@ -334,7 +337,7 @@ fn continue_issue(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, n
             };
             Plan::record_notice(Some(opened), Some(event))
         }
-        (None, true, Some(Answer::Found(Ok(None)))) => {
+        (None, true, Some(StepResult::Found(Ok(None)))) => {
             let open = HostQuery::OpenIssue {
                 target,
                 title: notice.title.clone(),
@@ -343,12 +346,12 @@ fn continue_issue(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, n
             Plan::run_step(notice, Step::Open(open))
         }
         // The issue was never opened.
-        (None, false, Some(Answer::Found(Ok(None)))) => Plan::record_notice(None, None),
-        (_, true, Some(Answer::Found(Err(trouble)) | Answer::Opened(Err(trouble)))) => {
+        (None, false, Some(StepResult::Found(Ok(None)))) => Plan::record_notice(None, None),
+        (_, true, Some(StepResult::Found(Err(trouble)) | StepResult::Opened(Err(trouble)))) => {
             let failed = record_failure(notice, trouble, seen.host_ahead, now);
             Plan::record_notice(Some(failed), None)
         }
-        (_, false, Some(Answer::Closed(Ok(())))) => {
+        (_, false, Some(StepResult::Closed(Ok(())))) => {
             let event = NoticeEvent {
                 action: "Unannounced",
                 cause: format!(
@@ -359,7 +362,11 @@ fn continue_issue(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, n
             };
             Plan::record_notice(None, Some(event))
         }
-        (_, false, Some(Answer::Closed(Err(trouble)) | Answer::Found(Err(trouble)) | Answer::Opened(Err(trouble)))) => {
+        (
+            _,
+            false,
+            Some(StepResult::Closed(Err(trouble)) | StepResult::Found(Err(trouble)) | StepResult::Opened(Err(trouble))),
+        ) => {
             let failed = record_failure(notice, trouble, seen.host_ahead, now);
             if seen.request.metadata.deletion_timestamp.is_some() || failed.failures >= MOST_FAILURES {
                 return abandon_issue(notice, &trouble.to_string());

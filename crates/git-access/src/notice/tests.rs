@@ -295,17 +295,17 @@ fn run_until_settled(
         match &planned.step {
             Some(Step::Begin | Step::Record(_)) => {
                 record_plan(request.status.get_or_insert_default(), &planned, time);
-                answer = Some(Answer::Recorded);
+                answer = Some(StepResult::Recorded);
             }
-            Some(Step::Find(ask)) => answer = host.answer_query(ask, fate).map(Answer::Found),
+            Some(Step::Find(ask)) => answer = host.answer_query(ask, fate).map(StepResult::Found),
             Some(Step::Open(ask)) => {
                 let answered = host.answer_query(ask, fate);
-                answer = answered.map(|issue| Answer::Opened(issue.map(|issue| issue.unwrap())));
+                answer = answered.map(|issue| StepResult::Opened(issue.map(|issue| issue.unwrap())));
             }
             Some(Step::Close(ask)) => {
                 answer = host
                     .answer_query(ask, fate)
-                    .map(|closed| Answer::Closed(closed.map(|_| ())))
+                    .map(|closed| StepResult::Closed(closed.map(|_| ())))
             }
             None => match planned.again {
                 Some(again) => {
@@ -380,7 +380,7 @@ fn project_with_issues_disabled_is_retried_daily_and_reported() {
         status: 403,
         message: "issues are turned off".to_owned(),
     };
-    let answer = Answer::Opened(Err(refused));
+    let answer = StepResult::Opened(Err(refused));
     let planned = plan(
         &NoticeFacts {
             answer: Some(&answer),

@@ -14,7 +14,7 @@ use tenure_tenancy::access::approval::{Verdict, is_of_same_entry};
 /// The maximum of requests of one entry that continue beside their successor.
 pub const MOST_PREDECESSORS: usize = 4;
 
-/// The state of a request in one namespace that other requests of the entry read.
+/// The state of a request's credential in one namespace, by which earlier requests of the same entry decide whether they continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryState {
     /// A credential of the request exists at the host, or is being made.
@@ -25,7 +25,7 @@ pub struct DeliveryState {
     pub secret_uid: Option<String>,
 }
 
-/// Returns the holdings of a request, by namespace.
+/// Returns the state of a request's credential in each namespace, by the namespace's name.
 #[must_use]
 pub fn list_holdings(status: &FluxAccessRequestStatus) -> BTreeMap<String, DeliveryState> {
     let ledgers = status.credentials.iter();

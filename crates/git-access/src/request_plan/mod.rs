@@ -16,7 +16,7 @@ use tenure_tenancy::access::NamespacePattern;
 use tenure_tenancy::access::approval::{ServedRequest, Verdict, choose_request};
 
 use self::handover::list_predecessors;
-use super::configuration::assignment::{Claim, Source, assign_secrets};
+use super::configuration::assignment::{Asker, Claim, assign_secrets};
 use super::configuration::{Entry, Place, Problem, Unread};
 use super::request::{RequestOrigin, make_request, name_request, name_scope};
 use tenure_remote_requests::git_host::{Scope, Target};
@@ -26,7 +26,7 @@ pub const MOST_OF_AN_ASKER: usize = 1_000;
 /// The maximum of paths that are looked up at once.
 pub const MOST_LOOK_UPS: usize = 16;
 
-/// An entry with its asker.
+/// A valid entry of a configuration, with its place in the cluster and its author.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestedEntry {
     /// The place of the entry.
@@ -38,15 +38,15 @@ pub struct RequestedEntry {
 }
 
 impl RequestedEntry {
-    fn source(&self) -> Source {
+    fn asker(&self) -> Asker {
         match self.asked_in.kind.as_str() {
-            "Agent" => Source::Agent(self.asked_in.name.clone()),
-            _ => Source::Object(self.asked_in.namespace.clone(), self.asked_in.name.clone()),
+            "Agent" => Asker::Agent(self.asked_in.name.clone()),
+            _ => Asker::Object(self.asked_in.namespace.clone(), self.asked_in.name.clone()),
         }
     }
 }
 
-/// The host's answer about a path.
+/// The host's answer to the question which project or group has a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathLookup {
     /// The target exists.
@@ -57,7 +57,7 @@ pub enum PathLookup {
     Unknown(String),
 }
 
-/// The observed state.
+/// The facts from which the requests of one AccessProvider are planned.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     /// Name of the AccessProvider.
@@ -84,7 +84,7 @@ pub struct Snapshot<'a> {
     pub ending: &'a BTreeSet<String>,
 }
 
-/// The decisions for a host.
+/// The decisions for all requests of one AccessProvider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Paths to look up at the host.
@@ -162,7 +162,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
     let claims: Vec<Claim<'_>> = resolved
         .iter()
         .map(|(asked, _)| Claim {
-            source: asked.source(),
+            asker: asked.asker(),
             entry: &asked.entry,
         })
         .collect();
@@ -311,6 +311,7 @@ fn list_forgotten(seen: Snapshot<'_>, plan: &Plan) -> BTreeSet<String> {
     seen.targets.iter().filter(is_spare).cloned().collect()
 }
 
+/// Returns the request that serves an entry now, if there is one.
 fn find_served<'a>(serving: &ServedRequest<'a>) -> Option<&'a FluxAccessRequest> {
     match serving {
         ServedRequest::By(request) | ServedRequest::Meanwhile(request) => Some(request),
@@ -318,7 +319,7 @@ fn find_served<'a>(serving: &ServedRequest<'a>) -> Option<&'a FluxAccessRequest>
     }
 }
 
-/// The requests, each with its verdict, for each target and Secret's name.
+/// The requests, each with its verdict, by the number of their target and the name of their Secret.
 type ByEntry<'a> = BTreeMap<(u64, &'a str), Vec<(&'a FluxAccessRequest, Verdict)>>;
 
 impl Plan {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Output;
 
-use git_hosts::{Authoriser, Host, HostResponse, RemoteHost, make_deploy_key};
+use git_hosts::{AuthoriserCredential, Host, HostResponse, RemoteHost, make_deploy_key};
 use jiff::Timestamp;
 use tempfile::TempDir;
 use tenure_forge_server::{ForgeServer, Kind, Owner};
@@ -98,7 +98,7 @@ fn fake_kind(kind: HostKind) -> Kind {
 
 /// Returns a host at a loopback address.
 pub(crate) fn connect(kind: HostKind, url: &str, token: &str) -> RemoteHost {
-    let authoriser = Authoriser::Token(SecretBytes::new(token));
+    let authoriser = AuthoriserCredential::Token(SecretBytes::new(token));
     RemoteHost::new(kind, url, authoriser, TlsOptions::default(), allow_addresses(&[url])).unwrap()
 }
 

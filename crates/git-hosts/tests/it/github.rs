@@ -1,6 +1,6 @@
 //! Features that only GitHub has: an App, and tokens of its installation.
 
-use git_hosts::{Authoriser, Host as _, RemoteHost};
+use git_hosts::{AuthoriserCredential, Host as _, RemoteHost};
 use jiff::{SignedDuration, Timestamp};
 use tenure_remote_requests::git_host::{CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, Role};
 use tenure_sources::{GitHubApp, SecretData, TlsOptions, probe_git};
@@ -18,7 +18,7 @@ fn make_app(bed: &Bed, installation: u64) -> RemoteHost {
     ];
     let secret: SecretData = pairs.map(|(key, value)| (key.to_owned(), value.into_bytes())).into();
     let app = GitHubApp::read(Some(&secret)).unwrap();
-    let authoriser = Authoriser::App(Box::new(app));
+    let authoriser = AuthoriserCredential::App(Box::new(app));
     RemoteHost::new(
         HostKind::Github,
         bed.forge.url(),

@@ -12,7 +12,7 @@ use tenure_tenancy::access::{NamespacePattern, ReceivingNamespace};
 use tenure_tenancy::{Placement, TenancyFacts};
 
 use super::{APPROVED, ObservedFacts, ReadResult, name_of};
-use tenure_git_access::configuration::assignment::{Claim, Source, assign_secrets};
+use tenure_git_access::configuration::assignment::{Asker, Claim, assign_secrets};
 use tenure_git_access::configuration::{Entry, Place};
 use tenure_git_access::request::read_target;
 use tenure_remote_requests::git_host::Role;
@@ -65,7 +65,7 @@ pub fn list(seen: &ObservedFacts, request: &FluxAccessRequest) -> ReadResult<Vec
         .iter()
         .zip(&entries)
         .map(|(request, entry)| Claim {
-            source: read_source(request),
+            asker: read_asker(request),
             entry,
         })
         .collect();
@@ -179,11 +179,11 @@ fn read_reach(provider: &AccessProvider) -> ProviderReach {
     }
 }
 
-fn read_source(request: &FluxAccessRequest) -> Source {
+fn read_asker(request: &FluxAccessRequest) -> Asker {
     let asked = &request.spec.asked_in;
     match asked.kind.as_str() {
-        "Agent" => Source::Agent(asked.name.clone()),
-        _ => Source::Object(asked.namespace.clone(), asked.name.clone()),
+        "Agent" => Asker::Agent(asked.name.clone()),
+        _ => Asker::Object(asked.namespace.clone(), asked.name.clone()),
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) const CURVE_25519: &[u8] = &[0x2b, 6, 1, 4, 1, 0x97, 0x55, 1, 5, 1];
 /// The allowed bits of a modulus.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 1024..=4096;
 
-/// A secret key that can decrypt.
+/// An OpenPGP secret key that can decrypt session keys.
 pub(crate) struct SecretKey {
     pub(super) id: [u8; 8],
     pub(super) fingerprint: [u8; 20],
@@ -45,14 +45,14 @@ pub(super) enum Secret {
     },
 }
 
-/// The content of a secret key packet.
+/// The result of reading a secret key packet.
 enum Found {
     Key(SecretKey),
     /// A key that can't decrypt, or without its secret.
     Nothing,
 }
 
-/// Reads the keys of a text.
+/// Reads the armored secret keys of a text, at most `most` of them.
 ///
 /// # Errors
 /// When no key can decrypt. The error has the reason, and no part of the text.
@@ -206,7 +206,7 @@ fn read_ecdh_key(packet: &Packet, mut rest: &[u8]) -> Result<Found, KeyError> {
         return Err(broken());
     };
     let number = take_mpi(&mut secret).ok_or_else(broken)?;
-    // Big-endian, without leading zeros.
+    // The packet has the scalar in big-endian order and without leading zeros.
     let mut scalar = Zeroizing::new([0; 32]);
     if number.len() > scalar.len() {
         return Err(broken());

@@ -49,6 +49,7 @@ fn chunk_nonce(mut nonce: [u8; NONCE], index: u64) -> [u8; NONCE] {
     nonce
 }
 
+/// The OCB mode with one key, and two values of RFC 7253 that are derived from the key: `L_*` and `L_$`.
 struct Ocb {
     aes: Aes,
     star: u128,

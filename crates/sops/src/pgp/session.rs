@@ -54,6 +54,7 @@ fn for_key<'a>(body: &'a [u8], key: &SecretKey) -> Option<(u8, &'a [u8])> {
     Some((algorithm, rest))
 }
 
+/// Decrypts the content of a session key packet with an RSA key.
 fn open_rsa(mut rest: &[u8], secret: &rsa::RsaPrivateKey) -> Option<Zeroizing<Vec<u8>>> {
     use rsa::traits::PublicKeyParts as _;
     let number = take_mpi(&mut rest)?;
@@ -63,6 +64,7 @@ fn open_rsa(mut rest: &[u8], secret: &rsa::RsaPrivateKey) -> Option<Zeroizing<Ve
     secret.decrypt(Pkcs1v15Encrypt, &sealed).ok().map(Zeroizing::new)
 }
 
+/// Decrypts the content of a session key packet with a key on Curve25519.
 fn open_ecdh(
     mut rest: &[u8],
     scalar: &[u8; 32],
@@ -97,7 +99,7 @@ fn open_ecdh(
     is_padding.then(|| Zeroizing::new(content.to_vec()))
 }
 
-/// Returns the bytes of a cipher's key.
+/// Returns the number of bytes of a cipher's key.
 pub(super) fn key_size(cipher: u8) -> Option<usize> {
     match cipher {
         7 => Some(16),

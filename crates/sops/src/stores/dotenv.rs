@@ -4,13 +4,13 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 use crate::text;
-use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
+use crate::tree::{Comment, Document, Entry, Node, NodeCounter, Span, Value};
 
-/// Reads a file.
+/// Reads a dotenv file into a document.
 ///
 /// # Errors
 /// For a line that is neither empty, nor a comment, nor a pair.
-pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
+pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Document, Error> {
     let mut entries = Vec::new();
     for (index, line) in file.split('\n').enumerate() {
         if line.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
     })
 }
 
-/// Writes a file.
+/// Writes a document as a dotenv file.
 ///
 /// # Errors
 /// When a value is a map or a list.

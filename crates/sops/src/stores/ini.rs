@@ -4,7 +4,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 use crate::stores::dotenv::as_text;
-use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
+use crate::tree::{Comment, Document, Entry, Node, NodeCounter, Span, Value};
 
 /// The section before all others. It has no header if it comes first.
 const DEFAULT: &str = "DEFAULT";
@@ -15,7 +15,7 @@ const TRIPLE: &str = "\"\"\"";
 ///
 /// # Errors
 /// For a line that is no section, no comment and no pair.
-pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
+pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Document, Error> {
     let mut reader = Reader {
         rest: file.strip_prefix('\u{feff}').unwrap_or(file),
         line: 0,
@@ -76,7 +76,7 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
     })
 }
 
-/// A section while it is read.
+/// A section of an INI file while its lines are read.
 #[derive(Default)]
 struct Section {
     comment: String,
@@ -125,6 +125,7 @@ fn comment_entry(comment: &str) -> Option<Entry> {
     Some(Entry::Comment(Comment::new(text, Span::default())))
 }
 
+/// Reads the lines of an INI file.
 struct Reader<'a> {
     rest: &'a str,
     line: usize,
@@ -184,6 +185,7 @@ impl<'a> Reader<'a> {
         Ok(name.to_owned())
     }
 
+    /// Reads the value after a delimiter. A comment on its line is stored for the key.
     fn read_value(&mut self, written: &str) -> Result<String, Error> {
         let line = written.trim_start();
         if line.is_empty() {
@@ -218,6 +220,7 @@ impl<'a> Reader<'a> {
         Ok(line.to_owned())
     }
 
+    /// Reads the lines of a quoted value, up to the closing quotes.
     fn read_until(&mut self, begun: &str, quote: &str) -> Result<String, Error> {
         let mut value = begun.to_owned();
         while !self.rest.is_empty() {
@@ -239,6 +242,7 @@ impl<'a> Reader<'a> {
         Err(self.fail("the quotes of a value don't end"))
     }
 
+    /// Reads the lines of a value that end with a backslash, and joins them.
     fn read_continued_lines(&mut self, begun: &str) -> String {
         let mut value = begun.to_owned();
         loop {
@@ -252,7 +256,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a file.
+/// Writes a document as an INI file.
 ///
 /// # Errors
 /// When the document has anything but sections at the top.

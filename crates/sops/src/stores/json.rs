@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 use crate::text;
-use crate::tree::{Count, Document, Entry, Node, Span, Value, find_field};
+use crate::tree::{Document, Entry, Node, NodeCounter, Span, Value, find_field};
 
 /// The key of the content of a file without a format.
 pub(crate) const DATA: &str = "data";
@@ -15,7 +15,7 @@ const INDENT: &str = "\t";
 ///
 /// # Errors
 /// When the file isn't JSON.
-pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
+pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Document, Error> {
     let mut reader = Reader { file, at: 0, count };
     reader.skip_blanks();
     if reader.peek() != Some(b'{') {
@@ -31,10 +31,11 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
     })
 }
 
+/// Parses JSON text into nodes.
 struct Reader<'a, 'b> {
     file: &'a str,
     at: usize,
-    count: &'b mut Count,
+    count: &'b mut NodeCounter,
 }
 
 impl Reader<'_, '_> {

@@ -12,7 +12,7 @@ use crate::tree::{Comment, Document, Entry, Node, Span, Value};
 
 pub(crate) use super::yaml_reader::read;
 
-/// A replacement of a part of the file.
+/// A replacement of a part of the YAML file: an encrypted value by its clear text, or metadata by nothing.
 struct Edit {
     span: Span,
     text: Zeroizing<String>,

@@ -10,13 +10,13 @@ use go_yaml::scalar::{Dialect, Scalar, resolve};
 use zeroize::Zeroizing;
 
 use crate::error::Error;
-use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
+use crate::tree::{Comment, Document, Entry, Node, NodeCounter, Span, Value};
 
 /// Reads all documents of a file.
 ///
 /// # Errors
 /// When the file isn't YAML, or has a form that SOPS doesn't encrypt.
-pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error> {
+pub(crate) fn read(file: &str, count: &mut NodeCounter) -> Result<Vec<Document>, Error> {
     let mut reader = Reader {
         events: EventReader::new(file, Dialect::V3),
         comments: VecDeque::new(),
@@ -35,13 +35,14 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error
     }
 }
 
+/// Builds nodes from the events of a YAML file.
 struct Reader<'text, 'count> {
     events: EventReader<'text>,
     /// Comments that were read and not assigned yet.
     comments: VecDeque<(Mark, &'text str)>,
     /// The nodes of anchors; `None` while a node is read.
     anchors: HashMap<&'text str, Option<Node>>,
-    count: &'count mut Count,
+    count: &'count mut NodeCounter,
     /// The end of the last scalar or bracket.
     last_end: usize,
 }
@@ -247,6 +248,7 @@ impl<'text> Reader<'text, '_> {
         })
     }
 
+    /// Counts the nodes of a copy that is made for an anchor or an alias, within the limits.
     fn count_copy(&mut self, node: &Node, depth: usize) -> Result<(), Error> {
         self.count.count_node(depth)?;
         match &node.value {

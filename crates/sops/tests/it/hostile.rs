@@ -100,7 +100,7 @@ fn nothing_secret_is_printed() {
 fn a_document_that_is_to_stay_encrypted_stays() {
     let file = read_data("encrypted/documents.yaml");
     let text = String::from_utf8(file.clone()).unwrap();
-    let kept = sops::Kept {
+    let kept = sops::EncryptedDocumentSelector {
         path: &["metadata", "name"],
         text: "TWO",
     };
@@ -117,7 +117,7 @@ fn a_document_that_is_to_stay_encrypted_stays() {
     assert_eq!(second(&clear), second(&text));
     assert!(!clear.split("\n---\n").next().unwrap().contains("ENC["));
     // If all documents stay encrypted, no key is needed.
-    let kept = sops::Kept {
+    let kept = sops::EncryptedDocumentSelector {
         path: &["kind"],
         text: "secret",
     };

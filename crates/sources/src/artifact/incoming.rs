@@ -12,7 +12,7 @@ use crate::fetch_budgets::{GrowingCharge, make_budget_error};
 /// Bytes that are written at a time.
 const BUFFER: usize = 64 << 10;
 
-/// A file of a fetch in progress.
+/// A file that a fetch is writing, with its bytes charged to a lane. The file is removed on drop, unless the store has moved it to its place.
 #[derive(Debug)]
 pub(crate) struct IncomingFile {
     file: fs::File,
@@ -62,6 +62,7 @@ impl IncomingFile {
         BufWriter::with_capacity(BUFFER, self.charged_file(store, false))
     }
 
+    /// Returns the unbuffered writer of the file.
     fn charged_file<'a>(&'a mut self, store: &'a ArtifactStore, may_block: bool) -> ChargedFile<'a> {
         ChargedFile {
             file: &self.file,
@@ -144,9 +145,9 @@ impl Write for ChargedFile<'_> {
     }
 }
 
-/// Writes of a task. The task awaits capacity first, because blocking would delay other tasks.
+/// A writer for async tasks. It awaits capacity of the budget before it writes, because blocking would delay other tasks.
 pub(crate) trait TaskWrite: Write {
-    /// Writes these bytes after the budget has capacity for them, if it can get some.
+    /// Waits until the budget has capacity for these bytes, then writes them. Fails if the budget can't get capacity.
     async fn write_ready(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 

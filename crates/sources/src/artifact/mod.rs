@@ -29,7 +29,7 @@ const KEEP: usize = 2;
 /// The first bytes of a gzip file (RFC 1952).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// The object that an artifact belongs to.
+/// The identity of the source that an artifact belongs to: kind, namespace, name and uid. It determines the artifact's folder in a store.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceKey {
     kind: String,
@@ -116,17 +116,18 @@ impl SourceKey {
     }
 }
 
-/// A folder of artifacts. Cheap to clone.
+/// The artifacts of all sources in a folder on disk, counted against a disk budget. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ArtifactStore {
     root: Arc<Path>,
     next: Arc<AtomicU64>,
     disk: ByteBudget,
     /// The archives of each source's folder, the newest last.
-    stored: Arc<Mutex<Shelves>>,
+    stored: Arc<Mutex<ArchivesByFolder>>,
 }
 
-type Shelves = HashMap<PathBuf, Vec<Stored>>;
+/// The archives in each source's folder, the oldest first.
+type ArchivesByFolder = HashMap<PathBuf, Vec<Stored>>;
 
 /// An archive that is charged to a lane.
 #[derive(Debug)]
@@ -197,7 +198,7 @@ impl ArtifactStore {
         bytes
     }
 
-    fn lock_shelves(&self) -> MutexGuard<'_, Shelves> {
+    fn lock_archives(&self) -> MutexGuard<'_, ArchivesByFolder> {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -267,6 +268,7 @@ impl ArtifactStore {
         }
     }
 
+    /// Opens an archive. A missing file is [`StorageError::Missing`].
     fn open_archive(&self, path: &Path, digest: &str) -> Result<fs::File, StorageError> {
         fs::File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StorageError::Missing {
@@ -283,7 +285,7 @@ impl ArtifactStore {
         };
         let own = *setting == self.disk.process_limits().lane_setting;
         let oldest = {
-            let stored = self.lock_shelves();
+            let stored = self.lock_archives();
             let outdated = stored.values().flat_map(|shelf| shelf.iter().rev().skip(1));
             let of_use = outdated.filter(|stored| !own || stored.lane == lane);
             of_use
@@ -293,22 +295,23 @@ impl ArtifactStore {
         oldest.is_some_and(|path| self.remove_file(&path).is_ok())
     }
 
+    /// Adds a stored archive to the list of its source's folder.
     fn record_archive(&self, folder: &Path, new: Stored) {
         self.release_charge(&new.path);
-        self.lock_shelves().entry(folder.to_owned()).or_default().push(new);
+        self.lock_archives().entry(folder.to_owned()).or_default().push(new);
     }
 
     /// Releases the charge of an archive.
     fn release_charge(&self, path: &Path) {
         let Some(folder) = path.parent() else { return };
-        let mut stored = self.lock_shelves();
+        let mut stored = self.lock_archives();
         let Some(shelf) = stored.get_mut(folder) else { return };
         let at = shelf.iter().position(|stored| stored.path == path);
         let gone = at.map(|at| shelf.remove(at));
         if shelf.is_empty() {
             stored.remove(folder);
         }
-        // After the lock is released: returning bytes wakes waiters.
+        // The archive is dropped after the lock is released, because returning its bytes wakes waiters.
         drop(stored);
         drop(gone);
     }
@@ -421,6 +424,7 @@ impl ArtifactStore {
         Ok(relative.to_string_lossy().into_owned())
     }
 
+    /// Removes all archives of a source except the newest [`KEEP`].
     fn remove_older(&self, source: &SourceKey, newest: &Path) -> Result<(), StorageError> {
         let folder = self.root.join(source.folder());
         let mut older: Vec<(SystemTime, PathBuf)> = Vec::new();
@@ -460,7 +464,7 @@ impl ArtifactStore {
     }
 }
 
-/// Hashes the written bytes.
+/// A writer that hashes the written bytes and stores none.
 struct Hashing(Sha256);
 
 /// Returns the size that an open archive declares for its content in memory: the most that [`read_archive`] needs. Blocks on the disk.

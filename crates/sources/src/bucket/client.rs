@@ -32,8 +32,8 @@ const PAGES: usize = 1000;
 /// Bytes of an error that are read.
 const ERROR_BYTES: u64 = 16 << 10;
 
-/// An answer without success.
-struct Refusal {
+/// An answer of the store with a status other than success.
+struct ErrorAnswer {
     status: StatusCode,
     /// The target of a redirect, for a message.
     location: String,
@@ -42,8 +42,8 @@ struct Refusal {
     error: StoreError,
 }
 
-/// The store, for one fetch, over one connection.
-pub(super) struct Store<'a> {
+/// A client of the object store, for one fetch and with one connection.
+pub(super) struct StoreClient<'a> {
     client: HttpClient,
     dialer: &'a Dialer,
     request: &'a BucketRequest,
@@ -51,14 +51,14 @@ pub(super) struct Store<'a> {
     region: Arc<Mutex<Option<String>>>,
 }
 
-/// An object whose body is still arriving.
+/// The answer to a request for an object, whose body is still arriving.
 pub(super) struct OpenObject {
     pub(super) body: Body,
     /// The ETag of the answer.
     pub(super) mark: String,
 }
 
-impl<'a> Store<'a> {
+impl<'a> StoreClient<'a> {
     pub(super) fn new(dialer: &'a Dialer, request: &'a BucketRequest) -> Self {
         Self {
             client: Self::connect(dialer, request, DEFAULT_REGION),
@@ -68,7 +68,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Returns the same store with a connection of its own.
+    /// Returns a client of the same store with a connection of its own.
     pub(super) fn with_own_connection(&self) -> Self {
         Self {
             client: Self::connect(self.dialer, self.request, &self.current_region()),
@@ -83,6 +83,7 @@ impl<'a> Store<'a> {
         HttpClient::new(dialer.clone(), &home, &Credentials::Anonymous, &request.tls, AGENT)
     }
 
+    /// Returns the region that the next request is signed for.
     fn current_region(&self) -> String {
         let learnt = self.region.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let asked_region = self.request.asked.region.clone();
@@ -140,6 +141,7 @@ impl<'a> Store<'a> {
         })
     }
 
+    /// Reads a page of the listing into memory, which is charged.
     async fn read_page(&self, answer: HttpAnswer, memory: &mut GrowingCharge) -> Result<Vec<u8>, BucketError> {
         let mut body = answer.into_body().take(PAGE_BYTES + 1);
         let mut bytes = Vec::new();
@@ -185,8 +187,8 @@ impl<'a> Store<'a> {
         if answer.status().is_success() {
             return Ok(answer);
         }
-        let refusal = self.read_refusal(answer).await;
-        let other = refusal.error.region.clone().filter(|other| *other != region);
+        let error_answer = self.read_error_answer(answer).await;
+        let other = error_answer.error.region.clone().filter(|other| *other != region);
         if let (Some(other), None) = (other, &self.request.asked.region)
             && self.learn_region(&other)
         {
@@ -194,12 +196,12 @@ impl<'a> Store<'a> {
             if answer.status().is_success() {
                 return Ok(answer);
             }
-            return Err(self.explain_refusal(self.read_refusal(answer).await, what));
+            return Err(self.explain_error_answer(self.read_error_answer(answer).await, what));
         }
-        Err(self.explain_refusal(refusal, what))
+        Err(self.explain_error_answer(error_answer, what))
     }
 
-    /// Stores the region that the store has named. A store may name only one region.
+    /// Uses the region that the store has named for the following requests. Returns false if the store has named a region before: it may do so only once.
     fn learn_region(&mut self, region: &str) -> bool {
         let mut learnt = self.region.lock().unwrap_or_else(PoisonError::into_inner);
         if learnt.is_some() {
@@ -266,8 +268,9 @@ impl<'a> Store<'a> {
         host.map(|host| format!(" to {host}")).unwrap_or_default()
     }
 
-    async fn read_refusal(&self, answer: HttpAnswer) -> Refusal {
-        Refusal {
+    /// Reads the status, the headers and the error code of an answer without success.
+    async fn read_error_answer(&self, answer: HttpAnswer) -> ErrorAnswer {
+        ErrorAnswer {
             status: answer.status(),
             location: self.find_location(&answer),
             retry_after: answer.retry_after(),
@@ -291,13 +294,14 @@ impl<'a> Store<'a> {
         error
     }
 
-    fn explain_refusal(&self, refusal: Refusal, what: &str) -> BucketError {
-        let Refusal {
+    /// Converts an answer without success into an error that says what to do.
+    fn explain_error_answer(&self, error_answer: ErrorAnswer, what: &str) -> BucketError {
+        let ErrorAnswer {
             status,
             location,
             retry_after,
             error,
-        } = refusal;
+        } = error_answer;
         let url = self.request.display_address();
         let code = match error.code.as_str() {
             "" => String::new(),

@@ -7,7 +7,7 @@ use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 use crate::budget::OverBudget;
 use crate::error::{FetchError, StorageError, describe_wait};
 
-/// Why a fetch gave no artifact. Carries no credential: a store is named by host and bucket alone.
+/// Why a fetch of a bucket gave no artifact. Carries no credential: a store is named by host and bucket alone.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
     /// `spec.endpoint` is not the address of a store.

@@ -14,7 +14,7 @@ use tenure_remote_requests::fetch::Fetched;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 
-use super::client::{OpenObject, Store, quote_key};
+use super::client::{OpenObject, StoreClient, quote_key};
 use super::error::BucketError;
 use super::index::{self, Content, Index};
 use super::listing::ListedObject;
@@ -52,6 +52,7 @@ pub fn fetch_bucket<'a>(
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
+/// Runs a fetch, and ends it at the timeout of the request.
 async fn fetch_in_time(
     request: &BucketRequest,
     reach: Connector,
@@ -59,7 +60,7 @@ async fn fetch_in_time(
     store: &ArtifactStore,
     account: &FetchBudgets,
 ) -> Result<Fetched, BucketError> {
-    // A fetch that waits for capacity until the end should report this instead of a timeout.
+    // Waits for capacity end shortly before the timeout, so that the error names the missing capacity.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(reach, limits).with_proxy(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
@@ -77,10 +78,11 @@ async fn fetch_in_time(
             timeout: request.asked.timeout,
         }));
     };
-    // Too much data is the reason, also if the protocol reported another error.
+    // If the byte limit was reached, it is the cause of any error that the protocol reported.
     result.map_err(|error| dialer.budget().limit_error().map_or(error, BucketError::from))
 }
 
+/// A fetch of a bucket: the request, and the limits, store and budgets that it uses.
 struct Fetch<'a> {
     request: &'a BucketRequest,
     dialer: &'a Dialer,
@@ -91,14 +93,14 @@ struct Fetch<'a> {
     fingerprint: String,
 }
 
-/// The objects of the bucket, and which of them the previous artifact already has.
+/// The bucket's objects, each with the place of its content: the store, or the previous artifact.
 struct Surveyed {
     index: Index,
     before: Option<PreviousArtifact>,
     memory: GrowingCharge,
 }
 
-/// An object that was received.
+/// An object whose content was received into a file.
 struct ReceivedObject {
     key: String,
     mark: String,
@@ -107,11 +109,12 @@ struct ReceivedObject {
 }
 
 impl Fetch<'_> {
+    /// Runs the phases of the fetch: list, compare, receive and store.
     async fn run(&self) -> Result<Fetched, BucketError> {
         let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, BUFFER_BYTES, self.deadline).await?;
         let mut memory = GrowingCharge::new_used(held);
-        let mut bucket = Store::new(self.dialer, self.request);
+        let mut bucket = StoreClient::new(self.dialer, self.request);
         let ignore_file = self.get_ignore_file(&mut bucket).await?;
         let listed = self.list(&mut bucket, &mut memory).await?;
         let mut surveyed = match self.find_changes(listed, ignore_file.clone(), memory).await? {
@@ -124,7 +127,7 @@ impl Fetch<'_> {
     }
 
     /// Fetches the file with patterns, which is at the root of the bucket for every prefix.
-    async fn get_ignore_file(&self, bucket: &mut Store<'_>) -> Result<Option<String>, BucketError> {
+    async fn get_ignore_file(&self, bucket: &mut StoreClient<'_>) -> Result<Option<String>, BucketError> {
         let Some(OpenObject { body, .. }) = bucket.open_object(IGNORE_FILE).await? else {
             return Ok(None);
         };
@@ -139,7 +142,12 @@ impl Fetch<'_> {
         Ok(Some(text))
     }
 
-    async fn list(&self, bucket: &mut Store<'_>, memory: &mut GrowingCharge) -> Result<Vec<ListedObject>, BucketError> {
+    /// Lists the objects of the bucket that can become files.
+    async fn list(
+        &self,
+        bucket: &mut StoreClient<'_>,
+        memory: &mut GrowingCharge,
+    ) -> Result<Vec<ListedObject>, BucketError> {
         let mut listed = Vec::new();
         let mut count = 0_usize;
         let look = |object: ListedObject| {
@@ -198,7 +206,11 @@ impl Fetch<'_> {
     }
 
     /// Receives the missing objects over several connections at once. Records in the index where each object is.
-    async fn receive_objects(&self, bucket: &Store<'_>, index: &mut Index) -> Result<Vec<IncomingFile>, BucketError> {
+    async fn receive_objects(
+        &self,
+        bucket: &StoreClient<'_>,
+        index: &mut Index,
+    ) -> Result<Vec<IncomingFile>, BucketError> {
         let wanted = index.list_wanted();
         let width = CONNECTIONS.min(wanted.len());
         let mut shares: Vec<Vec<String>> = vec![Vec::new(); width];
@@ -237,10 +249,10 @@ impl Fetch<'_> {
         Ok(files)
     }
 
-    /// Receives some objects into one file. Some may be deleted meanwhile.
+    /// Receives objects into one file over one connection. Returns the file, the received objects, and the keys of objects that were deleted meanwhile.
     async fn receive_share(
         &self,
-        mut bucket: Store<'_>,
+        mut bucket: StoreClient<'_>,
         file: usize,
         keys: Vec<String>,
     ) -> Result<(IncomingFile, Vec<ReceivedObject>, Vec<String>), BucketError> {
@@ -250,7 +262,7 @@ impl Fetch<'_> {
             Some(refused) => BucketError::OverBudget(refused),
             None => self.store.io_error("write", &path, error).into(),
         };
-        // Written on this thread: pieces of 64 KiB go to the page cache.
+        // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
         let mut out = incoming.task_writer(self.store);
         let (mut objects, mut gone) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut offset = 0_u64;

@@ -17,13 +17,13 @@ use crate::tree::check_path;
 /// Bytes of memory of an object besides its key and its mark: in a list, whose capacity may be twice its length, and in an index.
 const ENTRY_BYTES: u64 = 288;
 
-/// The objects that become files.
+/// The objects of a bucket that become files of the artifact, by their keys.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     pub(super) objects: BTreeMap<String, Object>,
 }
 
-/// An object that becomes a file.
+/// An object that becomes a file of the artifact: its mark (ETag), its size and where its content is.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) mark: String,
@@ -31,7 +31,7 @@ pub(super) struct Object {
     pub(super) content: Content,
 }
 
-/// The place of an object's content.
+/// The place from which an object's content is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// In the store.
@@ -112,7 +112,7 @@ impl Index {
         Ok(())
     }
 
-    /// Returns the revision.
+    /// Returns the revision of the artifact: the digest of all keys and marks.
     pub(super) fn revision(&self) -> String {
         let mut hash = Sha256::new();
         for (key, object) in &self.objects {

@@ -12,7 +12,7 @@ const DEPTH: usize = 16;
 /// Bytes of a text that is read. An encoded key may be three times as long as the key.
 const TEXT_BYTES: usize = 16 << 10;
 
-/// An object of a listing.
+/// An object, as a page of a bucket's listing describes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
     pub(super) key: String,
@@ -21,14 +21,14 @@ pub(super) struct ListedObject {
     pub(super) size: u64,
 }
 
-/// The content of a page besides its objects.
+/// The end of a page of a listing, which names the next page.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     /// The token of the next page; `None` on the last page.
     pub(super) next: Option<String>,
 }
 
-/// A refusal of the store.
+/// The error code in a store's answer, and the bucket's region if the answer names it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreError {
     /// The store's code for it; empty if the store sends none that can be shown.
@@ -116,7 +116,7 @@ pub(super) fn read_region(text: &str) -> Option<String> {
     is_region.then(|| text.to_owned())
 }
 
-/// Returns a mark without the quotes around it.
+/// Returns a mark (an ETag) without the quotes around it.
 pub(super) fn trim_mark(text: &str) -> &str {
     let text = text.trim();
     let text = text.strip_prefix('"').unwrap_or(text);

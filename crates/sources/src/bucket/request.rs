@@ -21,10 +21,10 @@ const BUCKETS_AS_HOSTS: &str = ".aliyuncs.com";
 /// The longest key in bytes.
 const LONGEST_KEY: usize = 4096;
 
-/// The planner's request with everything that was read of it and of its Secrets: all that decides a fetch. Its `Debug` shows no credential.
+/// A complete request for a bucket: the planner's request, with the endpoint and the credentials that were read from it and its Secrets. Its `Debug` shows no credential.
 #[derive(Debug, Clone)]
 pub struct BucketRequest {
-    /// The object that the artifact belongs to.
+    /// The source that the artifact belongs to.
     pub source: SourceKey,
     /// The planner's request.
     pub asked: FetchRequest,
@@ -46,7 +46,7 @@ pub struct BucketSecrets {
     pub proxy: Option<SecretData>,
 }
 
-/// The keys that sign requests.
+/// The key pair of an account at the store, with which requests are signed.
 #[derive(Debug, Clone)]
 pub struct AccessKeys {
     /// The id of the keys; each request contains it.
@@ -101,7 +101,7 @@ impl BucketRequest {
         format!("/{}/{key}", encode(&self.asked.bucket, false))
     }
 
-    /// Returns the digest of everything besides the objects that decides the stored content, and whether it may be stored.
+    /// Returns the digest of all inputs of the artifact besides the objects: the bucket, the prefix and the patterns. Another digest makes another artifact.
     pub(super) fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         let mut add = |name: &str, bytes: &[u8]| {

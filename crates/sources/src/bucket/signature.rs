@@ -15,7 +15,7 @@ const IN_QUERIES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove
 /// Bytes that stay unencoded in a path.
 const IN_PATHS: &AsciiSet = &IN_QUERIES.remove(b'/');
 
-/// A request without a body, in the form that is signed.
+/// The parts of a request without a body that its signature covers.
 pub(super) struct Signed<'r> {
     pub(super) host: &'r str,
     /// The path as sent.
@@ -53,7 +53,7 @@ pub(super) fn write_time(time: Timestamp) -> String {
 }
 
 impl Signed<'_> {
-    /// Returns the value of `Authorization`.
+    /// Signs the request, and returns the value of its header `Authorization`.
     pub(super) fn authorize(&self, keys: &AccessKeys) -> String {
         let time = write_time(self.time);
         let mut headers = vec![

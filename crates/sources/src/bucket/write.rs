@@ -20,15 +20,17 @@ use crate::ignore::IGNORE_FILE;
 use crate::limits::Limits;
 use crate::tar_reader::{TarError, TarKind, TarReader};
 
-/// The previous artifact.
+/// The archive of the source's previous artifact, open for reading.
 pub(super) struct PreviousArtifact {
     pub(super) file: File,
     pub(super) digest: String,
 }
 
+/// A reader of the entries in the previous artifact's archive.
 type Entries<'a> = TarReader<io::Take<MultiGzDecoder<io::BufReader<&'a File>>>>;
 
 impl PreviousArtifact {
+    /// Reads the archive from its beginning, at most up to the unpacked size that an artifact may have.
     fn open_entries(&self, limits: &Limits) -> Result<Entries<'_>, BucketError> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))
@@ -40,6 +42,7 @@ impl PreviousArtifact {
         Ok(TarReader::new(unpacked.take(bound)))
     }
 
+    /// Returns the error for a previous artifact that can't be read.
     fn archive_error(&self, error: TarError) -> BucketError {
         let problem = match error {
             TarError::Invalid(problem) => problem,
@@ -87,6 +90,7 @@ impl PreviousArtifact {
     }
 }
 
+/// Checks whether a mark has the form of an MD5: 32 lower-case hex digits.
 fn is_md5(mark: &str) -> bool {
     mark.len() == 32
         && mark
@@ -94,7 +98,7 @@ fn is_md5(mark: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The parts that make an archive.
+/// The input of an archive: the index of all objects, and the files that hold their contents.
 pub(super) struct Parts<'a> {
     pub(super) index: &'a Index,
     /// The file with patterns.
@@ -182,6 +186,7 @@ fn missing_error(key: &str) -> BucketError {
     StorageError::Missing { digest: key.to_owned() }.into()
 }
 
+/// Returns an error if the fetch was cancelled.
 fn check_cancelled(cancelled: &AtomicBool) -> Result<(), BucketError> {
     if cancelled.load(Ordering::Relaxed) {
         // The fetch was cancelled. This error is visible only if the timeout and the fetch end at the same moment.

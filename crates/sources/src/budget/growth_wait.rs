@@ -12,16 +12,16 @@ use super::{ByteBudget, OverBudget, Shared};
 /// The longest wait. An answer is quick, and takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Notifies waiting growth that more bytes may be free.
+/// Wakes the holders that wait for more bytes of a share, after more bytes may be free.
 #[derive(Default)]
-pub(super) struct WaitingGrowth {
+pub(super) struct GrowthNotifier {
     tasks: Notify,
     /// Counts the notifications, for threads.
     count: Mutex<u64>,
     threads: Condvar,
 }
 
-impl WaitingGrowth {
+impl GrowthNotifier {
     /// Notifies all waiters that more bytes may be free.
     pub(super) fn notify_waiters(&self) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,13 +45,13 @@ impl WaitingGrowth {
     }
 }
 
-/// Publishes the wanted bytes until it is dropped.
-struct Wanted<'a> {
+/// The published number of bytes that a waiting holder wants. Dropping it withdraws the number.
+struct PublishedDemand<'a> {
     shared: &'a Shared,
     ticket: u64,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> PublishedDemand<'a> {
     fn new(shared: &'a Shared) -> Self {
         let ticket = shared.lock().next_ticket();
         Self { shared, ticket }
@@ -66,7 +66,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-impl Drop for Wanted<'_> {
+impl Drop for PublishedDemand<'_> {
     fn drop(&mut self) {
         if self.shared.lock().growing.remove(&self.ticket).is_some() {
             self.shared.changed.notify_one();
@@ -93,6 +93,7 @@ impl ByteBudget {
         self.take_until(Instant::now() + PATIENCE, take).await
     }
 
+    /// Repeats `take` as [`ByteBudget::take_patiently`], at most until the deadline.
     pub(super) async fn take_until<T>(
         &self,
         deadline: Instant,
@@ -109,7 +110,7 @@ impl ByteBudget {
                 return taken;
             };
             wanted
-                .get_or_insert_with(|| Wanted::new(&self.shared))
+                .get_or_insert_with(|| PublishedDemand::new(&self.shared))
                 .set_wanted(lacking);
             if tokio::time::timeout_at(deadline, more).await.is_err() {
                 return taken;
@@ -131,7 +132,7 @@ impl ByteBudget {
                 return taken;
             };
             wanted
-                .get_or_insert_with(|| Wanted::new(&self.shared))
+                .get_or_insert_with(|| PublishedDemand::new(&self.shared))
                 .set_wanted(lacking);
             if !self.shared.growth.wait(counted, deadline) {
                 return taken;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{ByteBudget, OverBudget, Shared};
 
-/// Bytes of a budget; released when dropped.
+/// A number of bytes that a lane has acquired from a [`ByteBudget`]. The bytes are released on drop.
 pub struct HeldBytes {
     pub(super) shared: Arc<Shared>,
     pub(super) lane: Arc<str>,

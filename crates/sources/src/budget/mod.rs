@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use self::growth_wait::WaitingGrowth;
+use self::growth_wait::GrowthNotifier;
 pub use self::held_bytes::HeldBytes;
 pub use self::refusal::OverBudget;
 
@@ -32,7 +32,7 @@ const PASSES: u32 = 16;
 /// How many requests that wait for the limit of all lanes may be skipped to find one that fits.
 const LOOKED_PAST: usize = 16;
 
-/// The limits of a budget, and their names.
+/// The limits of a [`ByteBudget`] for one lane and for all lanes, with the names of their settings for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// The name of these bytes in messages: "files of repositories in memory".
@@ -49,7 +49,7 @@ pub struct BudgetLimits {
     pub is_half: bool,
 }
 
-/// The state of a budget, and the wanted bytes.
+/// The share, the held bytes and the wanted bytes of a budget. A process that has only a share decides by these when to request or return bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetDemand {
     /// Bytes that may be held: the granted share, or the limit of all lanes.
@@ -62,12 +62,13 @@ pub struct BudgetDemand {
     pub growing: u64,
 }
 
-/// A budget of bytes. Cheap to clone; all clones share it.
+/// A limit for bytes of memory or disk (or other counted units), from which lanes acquire [`HeldBytes`]. Cheap to clone; all clones share it.
 #[derive(Clone)]
 pub struct ByteBudget {
     shared: Arc<Shared>,
 }
 
+/// The limits and the state that all clones of a budget share.
 struct Shared {
     /// The limits of the whole budget, before sharing and halving.
     whole: BudgetLimits,
@@ -76,9 +77,10 @@ struct Shared {
     state: Mutex<State>,
     /// Notified after the held or requested bytes have changed.
     changed: Notify,
-    growth: WaitingGrowth,
+    growth: GrowthNotifier,
 }
 
+/// The held bytes and the waiting requests of all lanes.
 #[derive(Default)]
 struct State {
     held: u64,
@@ -96,6 +98,7 @@ struct State {
     growing: BTreeMap<u64, u64>,
 }
 
+/// The held bytes and the waiting requests of one lane.
 #[derive(Default)]
 struct Lane {
     held: u64,
@@ -107,6 +110,7 @@ struct Lane {
     passed: u32,
 }
 
+/// A waiting request: the wanted bytes, and the channel that receives them.
 struct Waiter {
     bytes: u64,
     answer: oneshot::Sender<HeldBytes>,
@@ -155,7 +159,7 @@ impl ByteBudget {
                 is_divided,
                 state: Mutex::default(),
                 changed: Notify::new(),
-                growth: WaitingGrowth::default(),
+                growth: GrowthNotifier::default(),
             }),
         }
     }
@@ -192,7 +196,7 @@ impl ByteBudget {
         self.shared.lock().share.is_some()
     }
 
-    /// Adds bytes to the share.
+    /// Adds bytes to this process' share, after the other process has granted them.
     pub fn add_share(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.share = state.share.map(|share| share.saturating_add(bytes));
@@ -238,7 +242,7 @@ impl ByteBudget {
         self.shared.changed.notified().await;
     }
 
-    /// Returns the limits of this process.
+    /// Returns the limits for the lanes of this process, after halving and dividing.
     pub fn process_limits(&self) -> BudgetLimits {
         self.shared.lock().compute_limits(&self.shared.whole)
     }
@@ -263,7 +267,7 @@ impl ByteBudget {
             state.enqueue(Arc::clone(&lane), ticket, Waiter { bytes, answer }, &room);
             ticket
         };
-        let _waiting = Waiting {
+        let _waiting = QueueGuard {
             shared: &self.shared,
             lane: &lane,
             ticket,
@@ -303,7 +307,7 @@ impl ByteBudget {
         })
     }
 
-    /// Checks whether any request waits.
+    /// Checks whether any lane's request waits for bytes.
     pub fn is_wanted(&self) -> bool {
         let state = self.shared.lock();
         state.lanes.values().any(|lane| !lane.waiting.is_empty())
@@ -326,6 +330,7 @@ impl ByteBudget {
         self.shared.lock().lanes.get(lane).map_or(0, |lane| lane.held)
     }
 
+    /// Returns the refusal of a request that does not fit now, with the setting whose limit it exceeds.
     fn over_budget_error(&self, lane: &str, bytes: u64) -> OverBudget {
         let state = self.shared.lock();
         let room = state.compute_limits(&self.shared.whole);
@@ -374,7 +379,7 @@ impl Shared {
                 granted.push((lane, waiter));
             }
         }
-        // After the lock is released: the bytes of a cancelled request return to the budget right here.
+        // The bytes are sent after the lock is released, because those of a cancelled request return to the budget at once.
         for (lane, waiter) in granted {
             let held = HeldBytes {
                 shared: Arc::clone(self),
@@ -416,6 +421,7 @@ impl State {
         self.next
     }
 
+    /// Checks whether this many more bytes fit into the limit of the lane and into that of all lanes.
     fn fits(&self, lane: &str, bytes: u64, room: &BudgetLimits) -> bool {
         let own = self.lanes.get(lane).map_or(0, |lane| lane.held);
         own.saturating_add(bytes) <= room.lane && self.held.saturating_add(bytes) <= self.compute_allowance(room)
@@ -439,6 +445,7 @@ impl State {
         self.lanes.entry(Arc::clone(lane)).or_default().held += bytes;
     }
 
+    /// Adds a waiting request to the queue of its lane.
     fn enqueue(&mut self, name: Arc<str>, ticket: u64, waiter: Waiter, room: &BudgetLimits) {
         let lane = self.lanes.entry(Arc::clone(&name)).or_default();
         lane.waiting.insert(ticket, waiter);
@@ -447,7 +454,7 @@ impl State {
         }
     }
 
-    /// Handles a changed first request of a lane: its turn comes after all others.
+    /// Gives the new first request of a lane a turn after all others.
     fn new_first(&mut self, name: &Arc<str>, room: &BudgetLimits) {
         let turn = self.next_ticket();
         let Some(lane) = self.lanes.get_mut(name) else { return };
@@ -529,14 +536,14 @@ impl State {
     }
 }
 
-/// Removes a request from the queue when its future is dropped.
-struct Waiting<'a> {
+/// A guard that removes a waiting request from the queue when its future is dropped.
+struct QueueGuard<'a> {
     shared: &'a Arc<Shared>,
     lane: &'a Arc<str>,
     ticket: u64,
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         let room = state.compute_limits(&self.shared.whole);

@@ -2,7 +2,7 @@
 
 use crate::limits::describe_bytes;
 
-/// Why a budget refuses bytes.
+/// Why a [`ByteBudget`](super::ByteBudget) refuses a request for bytes: they can never fit, or don't fit now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OverBudget {
     /// The bytes can never fit: they exceed the limit of one lane, or of all lanes.
@@ -37,6 +37,7 @@ pub enum OverBudget {
     },
 }
 
+/// Describes a limit that a single request exceeds.
 fn describe_part(setting: &str, allowed: u64, is_half: bool) -> String {
     let allowed = describe_bytes(allowed);
     if is_half {
@@ -46,6 +47,7 @@ fn describe_part(setting: &str, allowed: u64, is_half: bool) -> String {
     }
 }
 
+/// Describes a limit that a request exceeds together with the held bytes.
 fn describe_allowance(setting: &str, allowed: u64, is_half: bool) -> String {
     if is_half {
         describe_part(setting, allowed, is_half)
@@ -55,7 +57,7 @@ fn describe_allowance(setting: &str, allowed: u64, is_half: bool) -> String {
 }
 
 impl OverBudget {
-    /// Checks whether waiting may help.
+    /// Checks whether the same bytes may fit later, after others are released.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Full { .. })
     }

@@ -12,7 +12,7 @@ const MOST_STATES: usize = 16 << 10;
 /// Braces within braces.
 const MOST_DEPTH: usize = 16;
 
-/// The number of steps that are left.
+/// The number of matching steps that are left for all patterns of one artifact.
 #[derive(Debug)]
 pub(super) struct Steps(Cell<u64>);
 
@@ -35,17 +35,18 @@ impl Steps {
     }
 }
 
-/// The patterns take too much work for so many files.
+/// The error when matching the patterns takes more steps than one artifact may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMuchWork;
 
-/// A compiled pattern.
+/// A pattern of paths, compiled to an automaton.
 #[derive(Debug)]
 pub(super) struct Glob {
     states: Vec<State>,
     start: usize,
 }
 
+/// A state of the automaton of a pattern.
 #[derive(Debug, Clone)]
 enum State {
     /// Matches one character, then continues with another state.
@@ -55,6 +56,7 @@ enum State {
     Accept,
 }
 
+/// The characters that a state accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Matcher {
     Character(char),
@@ -79,7 +81,7 @@ impl Matcher {
     }
 }
 
-/// A part of a pattern.
+/// A parsed piece of a pattern, such as a character, `*` or `**/`.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     One(Matcher),
@@ -94,7 +96,7 @@ enum Piece {
     Alternatives(Vec<Vec<Piece>>),
 }
 
-/// Checks whether a text has a character of patterns.
+/// Checks whether a text is a pattern: has `*`, `?` or a bracket.
 pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', ']'])
 }
@@ -170,6 +172,7 @@ impl Glob {
         Ok(next)
     }
 
+    /// Adds states that accept the matcher any number of times, then continue with `next`.
     fn add_repetition(&mut self, matcher: &Matcher, next: usize) -> Result<usize, String> {
         let either = self.add_state(State::Either(next, next))?;
         let again = self.add_state(State::One(matcher.clone(), either))?;
@@ -230,6 +233,7 @@ impl Glob {
     }
 }
 
+/// Parses the text of a pattern into pieces.
 struct Reader {
     characters: Vec<char>,
     at: usize,
@@ -352,6 +356,7 @@ impl Reader {
         }
     }
 
+    /// Reads one end of a range in brackets, which may be escaped with a backslash.
     fn read_bound(&mut self) -> Result<char, &'static str> {
         match self.next() {
             None => Err("a bracket is not closed"),

@@ -30,7 +30,7 @@ use crate::tree::Tree;
 /// Bytes that composing begins with: the buffers of unpacking and packing.
 const BUFFER_BYTES: u64 = 1 << 20;
 
-/// Why an artifact can't be made.
+/// Why an artifact can't be composed from the files of other artifacts.
 #[derive(Debug, thiserror::Error)]
 pub enum ComposeError {
     /// The recipe can't be followed with these files.
@@ -86,6 +86,7 @@ pub fn count_parts(request: &ComposeRequest, store: &ArtifactStore) -> Result<u6
     })
 }
 
+/// Lists the artifacts that a request needs, each with its alias, source and digest.
 fn list_parts(request: &ComposeRequest) -> Result<Vec<(String, SourceKey, String)>, StorageError> {
     let artifacts = request.list_artifacts();
     let find = |(alias, source, uid, artifact): (
@@ -131,6 +132,7 @@ pub async fn compose(
     }
 }
 
+/// Composes an artifact when it is the lane's turn for blocking work.
 async fn compose_in_turn(
     source: &SourceKey,
     request: &ComposeRequest,

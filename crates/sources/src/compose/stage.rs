@@ -21,14 +21,14 @@ use crate::tree::{Entry, Node, Tree, check_path};
 /// Bytes that a file is charged besides its path and content.
 const ENTRY: u64 = 160;
 
-/// A file of the artifact.
+/// The content and mode of a file of the composed artifact.
 #[derive(Debug, Clone)]
 pub(super) struct Staged {
     pub(super) content: Bytes,
     pub(super) is_executable: bool,
 }
 
-/// The files so far, and their bounds.
+/// The files of an artifact while it is composed, with the sources that they come from and the bounds.
 pub(super) struct Stage<'a> {
     pub(super) files: BTreeMap<String, Staged>,
     sources: &'a BTreeMap<String, Tree>,
@@ -48,11 +48,11 @@ impl From<TooMuchWork> for ComposeError {
     }
 }
 
-/// A copy whose patterns were read.
+/// A copy step of a recipe, with its compiled patterns of excluded files.
 struct Copying<'c> {
     copy: &'c Copy,
     exclude: Vec<(Glob, bool)>,
-    /// The part of `from` before any pattern. Excluded paths may be relative to it, too.
+    /// The parts of `from` before the first part with a pattern. A pattern of excluded files may be relative to this root.
     root: String,
 }
 
@@ -89,6 +89,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// Executes one copy of a recipe: a file, a folder, or all matches of a pattern.
     fn execute_copy(&mut self, copy: &Copy) -> Result<(), ComposeError> {
         let tree = self.sources.get(&copy.alias);
         let tree = tree.ok_or_else(|| ComposeError::Invalid(format!("source alias '{}' not found", copy.alias)))?;
@@ -202,6 +203,7 @@ impl<'a> Stage<'a> {
         Ok(None)
     }
 
+    /// Copies the files and folders that match a pattern, except excluded ones. Fails if there are none.
     fn copy_matching(&mut self, tree: &Tree, copying: &Copying<'_>) -> Result<(), ComposeError> {
         let copy = copying.copy;
         let matches = if copy.strategy == Strategy::Extract {
@@ -247,7 +249,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Lists the files and folders that a pattern matches part by part, as Go's `fs.Glob` does: here `**` is one part, too.
+    /// Lists the files and folders that a pattern matches part by part, as Go's `fs.Glob` does: a `**` also matches exactly one part.
     fn match_parts(&self, tree: &Tree, pattern: &str) -> Result<Vec<String>, ComposeError> {
         let parts = pattern.split('/').map(Glob::for_part);
         let parts: Vec<Glob> = parts.collect::<Result<_, _>>().map_err(ComposeError::Invalid)?;
@@ -316,7 +318,7 @@ impl<'a> Stage<'a> {
         Ok(false)
     }
 
-    /// Puts a file of a source at a place.
+    /// Adds a file of a source to the artifact at the path `to`, by the copy's strategy.
     fn stage_source_file(
         &mut self,
         tree: &Tree,
@@ -350,6 +352,7 @@ impl<'a> Stage<'a> {
         self.stage_file(to, staged)
     }
 
+    /// Stores a file at a path of the artifact, within the bounds.
     fn stage_file(&mut self, to: String, staged: Staged) -> Result<(), ComposeError> {
         self.check_cancelled()?;
         check_path(&to, self.limits).map_err(|problem| ComposeError::Invalid(format!("the path {to:?} {problem}")))?;
@@ -358,7 +361,7 @@ impl<'a> Stage<'a> {
             .map_err(ComposeError::OverBudget)?;
         self.bytes = self.bytes.saturating_add(staged.content.len() as u64);
         let too_large = |what, limit| Err(ComposeError::TooLarge { what, limit });
-        // Overwriting a file is work, too.
+        // An overwritten file counts as well, because copying it was work.
         if self.bytes > self.limits.unpacked_bytes.saturating_mul(4) {
             return too_large(
                 "bytes that are copied",
@@ -396,7 +399,7 @@ impl<'a> Stage<'a> {
                 .is_some_and(|(found, _)| found.starts_with(&below))
     }
 
-    /// Puts the files of an archive at a place.
+    /// Adds the files inside an archive to the artifact, below the path `to`.
     fn extract_archive(&mut self, archive: &str, content: &[u8], to: &str) -> Result<(), ComposeError> {
         let invalid =
             |problem: String| ComposeError::Invalid(format!("failed to extract tarball '{archive}': {problem}"));

@@ -60,6 +60,7 @@ fn read(text: &[u8]) -> Result<Map<String, Value>, String> {
     Ok(merged)
 }
 
+/// Merges `over` into `base`: maps are merged by key, and any other value replaces the existing one.
 fn lay_over(base: &mut Map<String, Value>, over: Map<String, Value>, depth: usize) -> Result<(), String> {
     if depth > MOST_DEPTH {
         return Err(format!("has maps within maps more than {MOST_DEPTH} deep"));

@@ -3,7 +3,7 @@
 /// A variable of a section that the caller selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Variable<S> {
-    /// The value that the caller has for the section.
+    /// The caller's value for the section that has the variable.
     pub(crate) section: S,
     /// The key, in lower case: keys are case-insensitive.
     pub(crate) key: String,

@@ -15,7 +15,7 @@ pub(crate) const LONGEST: usize = 1024;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ObjectId(pub(crate) [u8; 32]);
 
-/// The object that has the content of a file.
+/// A pointer of Git LFS: names the object that has the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pointer {
     pub(crate) id: ObjectId,
@@ -23,7 +23,7 @@ pub(crate) struct Pointer {
     pub(crate) size: u64,
 }
 
-/// The meaning of a file's content.
+/// Whether a file's content is a pointer of Git LFS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// The content itself.
@@ -43,7 +43,7 @@ pub fn describe_pointer(content: &[u8]) -> Option<String> {
     }
 }
 
-/// Reads the content of a file.
+/// Checks whether the content of a file is a pointer, and reads it.
 pub(crate) fn read(content: &[u8]) -> Reading {
     if content.len() >= LONGEST || !content.starts_with(b"version ") {
         return Reading::Content;

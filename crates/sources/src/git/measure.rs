@@ -20,7 +20,7 @@ const BUFFERS: u64 = 256 << 10;
 /// Bytes of objects that may be cached for reuse.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// The cost of a pack.
+/// The memory and work that indexing a received pack takes: its number of objects and their sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measure {
     /// The number of objects.

@@ -2,7 +2,7 @@
 
 use super::oid::{Algorithm, Oid};
 
-/// The needed parts of a commit.
+/// The parts of a commit that a fetch needs: its tree, and the first line of its message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommitObject {
     pub(crate) tree: Oid,
@@ -32,7 +32,7 @@ pub(crate) fn read_tag_target(content: &[u8]) -> Option<Oid> {
     Oid::from_hex(line.strip_prefix(b"object ")?)
 }
 
-/// The mode of a tree entry.
+/// The kind of a tree entry, which its mode says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     File,
@@ -42,7 +42,7 @@ pub(crate) enum Mode {
     Submodule,
 }
 
-/// An entry of a tree.
+/// An entry of a Git tree: a file, link, folder or submodule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TreeEntry<'a> {
     pub(crate) mode: Mode,

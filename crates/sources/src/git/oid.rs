@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::Digest as _;
 
-/// The hash of a repository; all objects of a repository use the same.
+/// The hash algorithm of object ids. All objects of a repository use one algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Algorithm {
     Sha1,
@@ -50,7 +50,7 @@ impl Hasher {
         }
     }
 
-    /// Returns the id; `None` if the content was made to collide in SHA-1, which git refuses, too.
+    /// Returns the id; `None` if the content was made to collide in SHA-1. Git refuses such content as well.
     pub(crate) fn finish(self) -> Option<Oid> {
         match self {
             Self::Sha1(hasher) => {
@@ -62,7 +62,7 @@ impl Hasher {
     }
 }
 
-/// The id of an object.
+/// The id of a Git object: a SHA-1 or SHA-256 hash of its content.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Oid {
     length: u8,

@@ -27,7 +27,7 @@ const CACHED: u64 = 128;
 /// The index that stands for no entry.
 const NONE: u32 = u32::MAX;
 
-/// Why a pack can't be used.
+/// Why a received pack can't be indexed, or an object of it can't be read.
 #[derive(Debug)]
 pub(crate) enum PackError {
     Io(std::io::Error),
@@ -49,7 +49,7 @@ impl From<ScanError> for PackError {
     }
 }
 
-/// The kind of an object.
+/// The kind of a Git object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ObjectKind {
     Commit,
@@ -69,6 +69,7 @@ impl ObjectKind {
     }
 }
 
+/// The place and the size of an entry in the pack file.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     /// The offset of the entry, and the distance from there to its compressed data.
@@ -79,7 +80,7 @@ struct Entry {
     base: u32,
 }
 
-/// An indexed pack.
+/// A received pack after indexing: its objects can be read by their ids.
 pub(crate) struct Pack<'a> {
     file: &'a File,
     entries: Vec<Entry>,
@@ -282,6 +283,7 @@ impl<'a> Pack<'a> {
         Ok(())
     }
 
+    /// Inflates the data of an entry: a complete object, or a delta.
     fn inflate_entry(&mut self, index: u32) -> Result<Vec<u8>, PackError> {
         let entry = self
             .entries
@@ -341,7 +343,7 @@ impl<'a> Pack<'a> {
         self.cache.len()
     }
 
-    /// Returns an error if the fetch was cancelled.
+    /// Checks for a cancelled fetch, and returns [`PackError::Cancelled`] then.
     pub(crate) fn check(&self) -> Result<(), PackError> {
         check(self.cancelled)
     }
@@ -450,6 +452,7 @@ fn collision_error() -> PackError {
     PackError::Malformed("an object is a SHA-1 collision attack".to_owned())
 }
 
+/// Returns [`PackError::Cancelled`] if the flag is set.
 pub(super) fn check(cancelled: &AtomicBool) -> Result<(), PackError> {
     if cancelled.load(Ordering::Relaxed) {
         Err(PackError::Cancelled)
@@ -458,6 +461,7 @@ pub(super) fn check(cancelled: &AtomicBool) -> Result<(), PackError> {
     }
 }
 
+/// Checks the size of one object, adds it to the total, and checks the total.
 pub(super) fn check_size(size: u64, total: &mut u64, limits: &Limits) -> Result<(), PackError> {
     if size > limits.file_bytes {
         return Err(PackError::TooLarge {

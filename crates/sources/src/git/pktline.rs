@@ -65,17 +65,17 @@ impl<R: AsyncRead + Unpin> PacketReader<R> {
     }
 }
 
-/// Appends a line.
+/// Appends a text to a message as one pkt-line.
 pub(crate) fn write_line(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(format!("{:04x}{text}\n", text.len() + 5).as_bytes());
 }
 
-/// Appends a flush.
+/// Appends a flush packet (`0000`) to a message.
 pub(crate) fn write_flush(out: &mut Vec<u8>) {
     out.extend_from_slice(b"0000");
 }
 
-/// Appends a delimiter.
+/// Appends a delimiter packet (`0001`) to a message.
 pub(crate) fn write_delimiter(out: &mut Vec<u8>) {
     out.extend_from_slice(b"0001");
 }

@@ -5,7 +5,7 @@ use crate::git::lfs_pointer::{self, LONGEST, Pointer, Reading};
 /// The most files of an artifact whose content is in LFS. The list is held while contents arrive.
 const MOST: usize = 2000;
 
-/// A file whose content is in LFS.
+/// A file of an archive that has a pointer of Git LFS in place of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PlacedPointer {
     /// The path of the file in the archive.
@@ -19,12 +19,12 @@ pub(crate) struct PlacedPointer {
 #[derive(Debug, Default)]
 pub(crate) struct PointerList(Vec<PlacedPointer>);
 
-/// There are more pointers than a fetch follows.
+/// The error for an artifact with more pointers of Git LFS than a fetch follows.
 #[derive(Debug)]
 pub(crate) struct TooManyPointers;
 
 impl PointerList {
-    /// Checks whether a file of this size can be a pointer.
+    /// Checks whether a file of this size, in bytes, can be a pointer.
     pub(crate) fn may_contain(size: u64) -> bool {
         size < LONGEST as u64
     }

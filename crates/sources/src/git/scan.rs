@@ -8,7 +8,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::oid::{Algorithm, Oid};
 
-/// The kind of an entry of a pack.
+/// The kind of a pack's entry: a complete object, or a delta to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Commit,
@@ -21,7 +21,7 @@ pub(crate) enum EntryKind {
     ReferenceDelta(Oid),
 }
 
-/// Why a pack can't be read.
+/// Why the bytes of a pack file can't be read.
 #[derive(Debug)]
 pub(crate) enum ScanError {
     Io(io::Error),
@@ -34,6 +34,7 @@ impl From<io::Error> for ScanError {
     }
 }
 
+/// The error for an object whose inflated length differs from the declared one.
 const WRONG: ScanError = ScanError::Malformed("an object is not as long as it says");
 /// Bytes that are inflated at a time.
 const PIECE: usize = 8 << 10;
@@ -66,6 +67,7 @@ impl<'a> Scanner<'a> {
         self.position
     }
 
+    /// Returns the buffered bytes, after filling an empty buffer from the file.
     fn fill(&mut self) -> Result<&[u8], ScanError> {
         if self.start == self.end {
             self.end = self.file.read_at(&mut self.buffer, self.position)?;

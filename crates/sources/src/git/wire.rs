@@ -17,7 +17,7 @@ use crate::limits::Limits;
 /// The client name that is sent to the server.
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
-/// Why a conversation failed.
+/// Why a conversation with a Git server failed.
 #[derive(Debug)]
 pub(crate) enum WireError {
     /// The stream ended or broke.
@@ -43,7 +43,7 @@ impl From<io::Error> for WireError {
     }
 }
 
-/// A reference of the server.
+/// A reference that the server has listed, with its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteReference {
     pub(crate) name: String,
@@ -53,7 +53,7 @@ pub(crate) struct RemoteReference {
     pub(crate) peeled: Option<Oid>,
 }
 
-/// The server's first message.
+/// The server's first message, in version 2 or 0 of the protocol.
 #[derive(Debug)]
 pub(crate) enum Advertisement {
     /// Version 2: references have to be requested.
@@ -122,6 +122,7 @@ impl Advertisement {
         })
     }
 
+    /// Reads the rest of a first message in version 2: the capabilities.
     async fn read_two<R>(reader: &mut PacketReader<R>) -> Result<Self, WireError>
     where
         R: AsyncRead + Unpin,
@@ -413,6 +414,7 @@ pub(crate) fn clean_words(message: &[u8]) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Adds the reference of a line in version 0. A line `<tag>^{}` adds the target to the tag object before it.
 async fn add_reference(
     references: &mut Vec<RemoteReference>,
     line: &[u8],
@@ -453,6 +455,7 @@ async fn add_reference(
     .await
 }
 
+/// Adds a reference to the list, within the limit and the budget.
 async fn push_reference(
     references: &mut Vec<RemoteReference>,
     reference: RemoteReference,
@@ -472,6 +475,7 @@ async fn push_reference(
     Ok(())
 }
 
+/// Returns the hash algorithm that the capabilities name; SHA-1 if they name none.
 fn find_algorithm<'a>(mut capabilities: impl Iterator<Item = &'a str>) -> Result<Algorithm, WireError> {
     match capabilities.find_map(|capability| capability.strip_prefix("object-format=")) {
         None | Some("sha1") => Ok(Algorithm::Sha1),
@@ -480,6 +484,7 @@ fn find_algorithm<'a>(mut capabilities: impl Iterator<Item = &'a str>) -> Result
     }
 }
 
+/// Splits bytes at the first occurrence of a byte, which is in neither half.
 fn split_at_byte(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let position = bytes.iter().position(|byte| *byte == at)?;
     Some((bytes.get(..position)?, bytes.get(position + 1..)?))

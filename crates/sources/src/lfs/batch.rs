@@ -115,6 +115,7 @@ pub(crate) fn write_request(objects: &[WantedObject], reference: Option<&str>) -
     serde_json::to_vec(&request).unwrap_or_default()
 }
 
+/// The body of an answer to a batch request.
 #[derive(Deserialize)]
 struct Answer {
     transfer: Option<String>,
@@ -136,7 +137,7 @@ struct ObjectActions {
     download: Option<Action>,
 }
 
-/// The address of a content, and the headers of its request. An ssh server answers with one for the API itself.
+/// The address of an object's content, and the headers for the request to it. An ssh server answers with an action whose address is the API itself.
 #[derive(Deserialize)]
 pub(crate) struct Action {
     href: Option<String>,
@@ -159,7 +160,7 @@ pub(crate) struct Address {
     pub(crate) target: String,
 }
 
-/// How to get the content of an object.
+/// The address and the headers with which the content of an object is downloaded.
 #[derive(Clone)]
 pub(crate) struct Download {
     pub(crate) object: WantedObject,
@@ -170,7 +171,7 @@ pub(crate) struct Download {
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// Why an answer gives no content.
+/// Why the answer to a batch request can't be used for a download.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AnswerProblem {
     /// The server refuses one object.

@@ -15,7 +15,7 @@ use crate::pack_transfer::RemoteRepository;
 const POINTER_BYTES: u64 = 1024;
 const BLOCK: u64 = 512;
 
-/// A repository whose files are in an archive.
+/// A repository whose files are in an archive: the source's own one, or a submodule.
 pub(crate) struct Repository {
     /// The place of its files in the archive.
     pub(crate) path: String,
@@ -23,7 +23,7 @@ pub(crate) struct Repository {
     pub(crate) lfs_config: LfsConfigFile,
 }
 
-/// The server of a repository, and the files to fetch from it.
+/// The Git LFS server of a repository, and the files whose content is fetched from it, each with its pointer.
 pub(crate) type WantedContents<'a> = (LfsServer, Vec<(&'a str, Pointer)>);
 
 /// Plans the contents that are fetched from each repository, by its number. `unpacked`: the size of the archive with the pointers.

@@ -14,7 +14,7 @@ use crate::git::pack::PackError;
 use crate::limits::Limits;
 use crate::tar_reader::{TarError, TarKind, TarReader};
 
-/// The place of a content.
+/// The place of a file's content from Git LFS: a part of a received file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     /// `None` for an empty content.

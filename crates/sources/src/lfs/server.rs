@@ -11,7 +11,7 @@ use crate::ignore::Ignore;
 use crate::policy::Scheme;
 use crate::url::RemoteUrl;
 
-/// How to find the API of LFS.
+/// The place of the Git LFS API for a repository, or the ssh server that names the place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LfsServer {
     /// The API is here.
@@ -20,7 +20,7 @@ pub(crate) enum LfsServer {
     Ssh(RemoteUrl),
 }
 
-/// The settings that a repository has for LFS.
+/// The settings of a repository's `.lfsconfig` that concern fetches: the address of the API, and the patterns of files.
 #[derive(Debug, Default)]
 pub(crate) struct LfsConfig {
     url: Option<String>,
@@ -37,7 +37,7 @@ impl LfsConfig {
         let select = |header: &str| header.trim().eq_ignore_ascii_case("lfs").then_some(());
         let mut config = Self::default();
         for variable in read_variables(text, select)? {
-            // As in git, the last one wins.
+            // As in git, the last value of a key wins.
             match variable.key.as_str() {
                 "url" => config.url = Some(variable.value).filter(|url| !url.is_empty()),
                 "fetchinclude" => config.include = read_patterns(&variable.value),
@@ -56,7 +56,7 @@ impl LfsConfig {
         Some(!is_included || is_excluded)
     }
 
-    /// Finds the server of a repository.
+    /// Finds the Git LFS server of a repository, by its settings and its URL.
     pub(crate) fn find_server(&self, remote: &RemoteUrl) -> Result<LfsServer, FetchError> {
         let is_ssh = remote.endpoint().scheme == Scheme::Ssh;
         let invalid = |problem: String| FetchError::HttpApi {

@@ -51,7 +51,7 @@ const PIECE: usize = 64 << 10;
 /// Memory that the connections of a fetch use together.
 type SharedCharge = tokio::sync::Mutex<GrowingCharge>;
 
-/// A fetch of contents.
+/// Fetches the contents of Git LFS files of one repository, within the limits and budgets of a fetch.
 pub(crate) struct LfsTransfer<'a> {
     pub(crate) remote: &'a RemoteRepository,
     /// The full name of the fetched reference, if the commit has one.
@@ -62,7 +62,7 @@ pub(crate) struct LfsTransfer<'a> {
     pub(crate) deadline: Instant,
 }
 
-/// The API of a server, and what opens it.
+/// The address of a Git LFS API, with the credentials and headers for requests to it.
 struct Api {
     address: Address,
     credentials: Credentials,
@@ -71,14 +71,14 @@ struct Api {
     tls: TlsOptions,
 }
 
-/// The contents that have arrived.
+/// The contents of Git LFS files that have arrived, by their object ids and paths.
 #[derive(Default)]
 pub(crate) struct Contents {
-    /// The files that they are in, one after the other.
+    /// The files in which the contents are stored, one content after the other.
     files: Vec<IncomingFile>,
     /// The number of the file, the offset in it, and the size.
     places: HashMap<ObjectId, (usize, u64, u64)>,
-    /// The objects of paths.
+    /// The object that each path of the archive needs.
     paths: BTreeMap<String, ObjectId>,
 }
 
@@ -87,7 +87,7 @@ impl Contents {
         self.paths.is_empty()
     }
 
-    /// Finds the contents by paths.
+    /// Returns the place of the content for each path of the archive.
     pub(crate) fn find(&self) -> BTreeMap<&str, Place<'_>> {
         let find = |id: &ObjectId| {
             let Some((index, offset, size)) = self.places.get(id).copied() else {
@@ -161,7 +161,7 @@ impl LfsTransfer<'_> {
         Ok(())
     }
 
-    /// Finds the API. An ssh server says where it is, and which headers open it.
+    /// Returns the API of a server. For an ssh server, asks it for the address of the API and the headers.
     async fn find_api(&self, server: LfsServer) -> Result<Api, FetchError> {
         let remote = match server {
             LfsServer::Http(base) => {
@@ -216,7 +216,7 @@ impl LfsTransfer<'_> {
         )
     }
 
-    /// Asks where the contents of these objects are.
+    /// Asks the API for the addresses of these objects' contents.
     async fn request_batch(
         &self,
         api: &Api,
@@ -246,6 +246,7 @@ impl LfsTransfer<'_> {
         })
     }
 
+    /// Sends a batch request, and returns the body of its answer.
     async fn post_batch(
         &self,
         api: &Api,
@@ -339,6 +340,7 @@ impl LfsTransfer<'_> {
         }
     }
 
+    /// Returns a server's words for a message, without the source's credentials.
     fn clean_words(&self, words: &str) -> String {
         let secrets: [&str; 2] = match &self.remote.credentials {
             Credentials::Anonymous => ["", ""],
@@ -442,7 +444,7 @@ impl LfsTransfer<'_> {
             Some(refused) => refused.into(),
             None => FetchError::Storage(self.store.io_error("write", &path, error)),
         };
-        // Written on this thread: pieces of 64 KiB go to the page cache.
+        // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
         let mut out = file.task_writer(self.store);
         let (mut hash, mut size, mut piece) = (Sha256::new(), 0_u64, vec![0; PIECE]);
         loop {

@@ -18,6 +18,7 @@ pub(super) const PREDICATE_TYPE: &str = "https://sigstore.dev/cosign/sign/v1";
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
 
+/// The parts of a bundle that are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Bundle {
@@ -25,6 +26,7 @@ struct Bundle {
     dsse_envelope: Envelope,
 }
 
+/// A DSSE envelope: a payload and its signatures.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Envelope {
@@ -33,11 +35,13 @@ struct Envelope {
     signatures: Vec<Signature>,
 }
 
+/// A signature in a DSSE envelope.
 #[derive(Deserialize)]
 struct Signature {
     sig: String,
 }
 
+/// An in-toto statement, which is the payload of an envelope.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Statement {
@@ -47,6 +51,7 @@ struct Statement {
     predicate_type: String,
 }
 
+/// An artifact that a statement is about.
 #[derive(Deserialize)]
 struct Subject {
     digest: SubjectDigest,

@@ -17,7 +17,7 @@ pub(crate) enum Challenge {
     Bearer { realm: String, service: Option<String> },
 }
 
-/// A server of tokens.
+/// The address of a token server, which a registry's challenge names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Realm {
     pub(crate) endpoint: Endpoint,
@@ -48,6 +48,7 @@ pub(crate) fn read_challenge<'a>(values: impl Iterator<Item = &'a str>) -> Optio
     basic
 }
 
+/// The keys and values of a challenge.
 type Parameters = Vec<(String, String)>;
 
 /// Splits `Bearer realm="a",service="b", Basic realm="c"` by its schemes.
@@ -76,6 +77,7 @@ fn split_challenges(value: &str) -> Vec<(String, Parameters)> {
     challenges
 }
 
+/// Splits a header's value at the commas that are not within quotes.
 fn split_outside_quotes(value: &str) -> Vec<String> {
     let mut items = vec![String::new()];
     let (mut quoted, mut escaped) = (false, false);
@@ -97,6 +99,7 @@ fn split_outside_quotes(value: &str) -> Vec<String> {
     items
 }
 
+/// Removes the quotes and the backslashes of a quoted string; any other text stays unchanged.
 fn unquote(text: &str) -> String {
     let Some(inner) = text.strip_prefix('"') else {
         return text.to_owned();

@@ -63,6 +63,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
+/// The signed text: names the artifact that the signature is for.
 #[derive(Deserialize)]
 struct Payload {
     critical: Critical,

@@ -27,7 +27,7 @@ const UNPADDED_TOO: GeneralPurpose = GeneralPurpose::new(
 /// Docker's name for Docker Hub.
 const DOCKER_HUB: &str = "index.docker.io";
 
-/// A credential for one host.
+/// A credential for the registry of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// A user and a password.
@@ -38,12 +38,13 @@ pub(crate) enum Credential {
     Registry(SecretBytes),
 }
 
-/// The entries of all Secrets, in the order in which they are tried.
+/// The registry credentials of all Secrets of a request, in the order in which they are tried.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Keychain {
     entries: Vec<Entry>,
 }
 
+/// A credential, and the repositories that it is for.
 #[derive(Debug, Clone)]
 struct Entry {
     pattern: Pattern,
@@ -51,7 +52,7 @@ struct Entry {
     credential: Result<Credential, String>,
 }
 
-/// The repositories of an entry.
+/// The host and the path of the repositories for which an entry's credential is used.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
     /// The name of a host; labels may contain `*` and `?`.
@@ -62,12 +63,14 @@ struct Pattern {
     path: String,
 }
 
+/// The content of a Secret of type `kubernetes.io/dockerconfigjson`.
 #[derive(Deserialize)]
 struct Config {
     #[serde(default)]
     auths: BTreeMap<String, Value>,
 }
 
+/// The credential of one host in a [`Config`], in any of Docker's forms.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Auth {
@@ -153,6 +156,7 @@ impl Pattern {
         }
     }
 
+    /// Checks whether the pattern matches a repository.
     fn is_for(&self, endpoint: &Endpoint, path: &str) -> bool {
         let is_port = match &self.port {
             Some(port) => *port == endpoint.port.to_string(),
@@ -230,6 +234,7 @@ fn read_auth(name: &str, auth: Auth) -> Result<Option<Credential>, String> {
     Ok(Some(Credential::Basic { username, password }))
 }
 
+/// Replaces any name of Docker Hub by [`DOCKER_HUB`].
 fn unify_hub(host: &str) -> &str {
     match host {
         "docker.io" | "registry-1.docker.io" | "registry.hub.docker.com" => DOCKER_HUB,
@@ -245,6 +250,7 @@ fn shorten_name(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
+/// Returns the error for a Secret with credentials that can't be read.
 fn problem_of(problem: &str) -> OciError {
     OciError::InvalidSecret {
         field: "spec.secretRef, or one that the ServiceAccount names,",

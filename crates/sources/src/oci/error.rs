@@ -7,7 +7,7 @@ use tenure_remote_requests::fetch::{FetchFailure, FetchReason};
 use crate::budget::OverBudget;
 use crate::error::{FetchError, StorageError, describe_wait};
 
-/// Why a fetch gave no artifact. Carries no credential: registries are named by host and path alone.
+/// Why a fetch from a registry gave no artifact. Carries no credential: registries are named by host and path alone.
 #[derive(Debug, thiserror::Error)]
 pub enum OciError {
     /// `spec.url` is not the address of a repository in a registry.

@@ -57,6 +57,7 @@ pub fn fetch_artifact<'a>(
     Box::pin(fetch_in_time(request, reach.into(), limits, store, account))
 }
 
+/// Runs a fetch, and ends it at the timeout of the request.
 async fn fetch_in_time(
     request: &OciRequest,
     reach: Connector,
@@ -64,7 +65,7 @@ async fn fetch_in_time(
     store: &ArtifactStore,
     account: &FetchBudgets,
 ) -> Result<Fetched, OciError> {
-    // A fetch that waits for capacity until the end should report this instead of a timeout.
+    // Waits for capacity end shortly before the timeout, so that the error names the missing capacity.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(reach, limits).with_proxy(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
@@ -82,11 +83,12 @@ async fn fetch_in_time(
             timeout: request.asked.timeout,
         }));
     };
-    // Too much data is the reason, also if the protocol reported another error.
+    // If the byte limit was reached, it is the cause of any error that the protocol reported.
     result.map_err(|error| dialer.budget().limit_error().map_or(error, OciError::from))
 }
 
-/// Returns the digest of everything besides the artifact that decides the stored content, and whether it may be stored.
+/// Returns the digest of all inputs of the stored content besides the artifact: the layer to take, the patterns and the trusted keys. Another digest makes another
+/// artifact.
 fn fingerprint(request: &OciRequest) -> String {
     let mut hash = Sha256::new();
     let mut add = |name: &str, bytes: &[u8]| {
@@ -105,13 +107,14 @@ fn fingerprint(request: &OciRequest) -> String {
     if let Some(ignore) = &request.asked.ignore {
         add("ignore", ignore.as_bytes());
     }
-    // Another set of keys verifies again.
+    // With other trusted keys, the artifact is fetched and verified again.
     for key in request.keys.iter().flatten() {
         add("key", key.bytes());
     }
     format!("sha256:{}", hex::encode(hash.finalize()))
 }
 
+/// A fetch of an artifact from a registry: the request, and the limits, store and budgets that it uses.
 struct Fetch<'a> {
     request: &'a OciRequest,
     dialer: &'a Dialer,
@@ -122,7 +125,7 @@ struct Fetch<'a> {
     fingerprint: String,
 }
 
-/// An artifact that was received.
+/// The layer of an artifact that was received, with the artifact's revision, digests and annotations.
 struct Received {
     revision: String,
     digest: Digest,
@@ -132,6 +135,7 @@ struct Received {
 }
 
 impl Fetch<'_> {
+    /// Runs the phases of the fetch: resolve, compare, verify, receive and store.
     async fn run(&self) -> Result<Fetched, OciError> {
         let OciRequest { url, keychain, tls, .. } = self.request;
         if let ArtifactReference::Digest(digest) = &self.request.reference
@@ -197,7 +201,7 @@ impl Fetch<'_> {
         Ok((format!("{tag}@{digest}"), digest))
     }
 
-    /// Finds the highest tag in the range.
+    /// Finds the tag with the highest version in the range.
     async fn find_tag(&self, registry: &mut Registry<'_>, memory: &mut GrowingCharge) -> Result<String, OciError> {
         let ArtifactReference::Semver { range, filter } = &self.request.reference else {
             return Err(self.no_match());
@@ -251,6 +255,7 @@ impl Fetch<'_> {
         }
     }
 
+    /// Returns the error for a range that no tag matches.
     fn no_match(&self) -> OciError {
         let what = match &self.request.reference {
             ArtifactReference::Semver { range, filter } => {
@@ -310,7 +315,7 @@ impl Fetch<'_> {
             Some(refused) => OciError::OverBudget(refused),
             None => self.store.io_error("write", &path, error).into(),
         };
-        // Written on this thread: pieces of 64 KiB go to the page cache.
+        // This task writes to the disk itself: pieces of 64 KiB go to the page cache, so the task blocks only briefly.
         let mut out = incoming.task_writer(self.store);
         let mut hash = Sha256::new();
         let mut received = 0_u64;
@@ -359,7 +364,7 @@ impl Fetch<'_> {
         let ignore = self.request.asked.ignore.clone();
         let digest = received.digest.to_string();
         let work = move |cancelled: &AtomicBool| -> Result<_, OciError> {
-            // Both are held until the work really ends, even after the fetch was cancelled.
+            // The turn and the memory are held until the blocking work ends, even if the fetch was cancelled before.
             let _turn = turn;
             let mut memory = GrowingCharge::new_used(memory);
             let mut target = store.incoming_file(&lane)?;
@@ -412,6 +417,7 @@ impl Fetch<'_> {
         })
     }
 
+    /// Returns [`Fetched::Unchanged`] if the known artifact has this revision and the same other inputs, and is stored.
     fn find_unchanged(&self, revision: &str) -> Option<Fetched> {
         let known = self.request.asked.known.as_ref()?;
         let same = known.facts.revision == revision

@@ -72,7 +72,7 @@ impl From<WriteError> for LayerError {
     }
 }
 
-/// A received layer, and the bounds of the work on it.
+/// A received layer of an artifact, with the ignore patterns and the bounds for unpacking it.
 pub(super) struct Layer<'a> {
     pub(super) file: &'a File,
     pub(super) ignore: Option<&'a str>,
@@ -82,7 +82,7 @@ pub(super) struct Layer<'a> {
 }
 
 impl Layer<'_> {
-    /// Writes the archive.
+    /// Writes the layer's files that become part of the artifact into an archive.
     pub(super) fn write_archive(&self, memory: &mut GrowingCharge, out: impl Write) -> Result<Written, LayerError> {
         let kept = self.list_kept(memory)?;
         let mut archive = ArchiveWriter::new(out, self.limits, self.trees);
@@ -125,7 +125,7 @@ impl Layer<'_> {
                     limit: self.limits.files.to_string(),
                 });
             }
-            // Twice: for the list, and for the sorted list.
+            // The path is charged twice: for the list in the layer's order, and for the sorted list.
             let bytes = path.len() + 4 * size_of::<String>();
             memory.add_blocking(bytes as u64).map_err(LayerError::OverBudget)?;
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));

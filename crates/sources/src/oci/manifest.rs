@@ -21,7 +21,7 @@ pub(super) const MANIFEST_TYPES: &str = "application/vnd.oci.image.manifest.v1+j
 const ANNOTATION_BYTES: usize = 1 << 10;
 const ANNOTATIONS_BYTES: usize = 4 << 10;
 
-/// A manifest document.
+/// A manifest document of a registry: one artifact's manifest, or a list of manifests.
 #[derive(Debug)]
 pub(super) enum Manifest {
     /// The manifest of an artifact.
@@ -37,7 +37,7 @@ pub(super) struct Image {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// A layer of an artifact.
+/// A manifest's description of a layer: media type, digest and size.
 #[derive(Debug)]
 pub(super) struct Layer {
     pub(super) media_type: String,
@@ -55,6 +55,7 @@ pub(super) struct Referrer {
     pub(super) predicate: Option<String>,
 }
 
+/// A manifest or a list of manifests, before it is checked.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawManifest {
@@ -64,6 +65,7 @@ struct RawManifest {
     annotations: Option<BTreeMap<String, String>>,
 }
 
+/// A reference to a blob or a manifest (an OCI content descriptor).
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Descriptor {

@@ -20,10 +20,11 @@ use crate::secret::{self, SecretData, TlsOptions};
 /// Bytes that a compiled `semverFilter` may take.
 const FILTER_BYTES: usize = 64 << 10;
 
-/// The planner's request with everything that was read of it and of its Secrets: all that decides a fetch. Its `Debug` shows no credential.
+/// A complete request for an artifact of a registry: the planner's request, with the address, credentials and keys that were read from it and its Secrets. Its `Debug`
+/// shows no credential.
 #[derive(Debug, Clone)]
 pub struct OciRequest {
-    /// The object that the artifact belongs to.
+    /// The source that the artifact belongs to.
     pub source: SourceKey,
     /// The planner's request.
     pub asked: FetchRequest,
@@ -59,7 +60,7 @@ pub struct RepositoryUrl {
     path: String,
 }
 
-/// The artifact of a repository that is meant: `spec.ref`, with Flux's precedence digest > semver > tag.
+/// How a request selects the artifact of a repository: `spec.ref`, with Flux's precedence digest > semver > tag.
 #[derive(Debug, Clone)]
 pub enum ArtifactReference {
     /// Exactly this artifact.

@@ -35,7 +35,7 @@ const REFERRER_PAGES: usize = 8;
 /// Bytes of memory that parsing takes at most for each byte of a manifest.
 const PARSED: u64 = 16;
 
-/// One repository of a registry, for one fetch.
+/// A client of one repository in a registry, for one fetch.
 pub(super) struct Registry<'a> {
     client: HttpClient,
     dialer: &'a Dialer,
@@ -44,7 +44,7 @@ pub(super) struct Registry<'a> {
     tls: &'a TlsOptions,
 }
 
-/// A request below a repository.
+/// A request to a registry about one repository.
 struct Question<'q> {
     method: Method,
     /// The path and query below `/v2/<path>/`.
@@ -111,7 +111,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// Gets a small blob as a whole.
+    /// Gets a blob of at most `limit` bytes as a whole, and verifies its digest.
     pub(super) async fn get_blob(
         &mut self,
         digest: &Digest,
@@ -266,6 +266,7 @@ impl<'a> Registry<'a> {
         self.send_question(&question).await
     }
 
+    /// Sends a request with the current credentials, and follows redirects.
     async fn send_question(&mut self, question: &Question<'_>) -> Result<HttpAnswer, OciError> {
         let accept =
             HeaderValue::from_str(question.accept).map_err(|_| self.protocol_error("the request can't be written"))?;
@@ -372,6 +373,7 @@ impl<'a> Registry<'a> {
         })
     }
 
+    /// Returns an error for an answer without success. `what`: the requested object, for the message.
     fn check_status(&self, answer: &HttpAnswer, what: &str) -> Result<(), OciError> {
         let status = answer.status();
         match status {
@@ -408,7 +410,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// Reads a text into memory. `parsed` bytes of memory are charged for each of its bytes, for the value that is made of it.
+    /// Reads the body of an answer into memory. Each of its bytes is charged as `parsed` bytes, which also cover the value that is parsed from it.
     async fn read(
         &self,
         answer: HttpAnswer,

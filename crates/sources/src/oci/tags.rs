@@ -14,8 +14,11 @@ pub(super) fn read_page(bytes: &[u8], look: &mut dyn FnMut(&str) -> bool) -> Res
     deserializer.end()
 }
 
+/// Reads the object of a page: only the field `tags` counts.
 struct Page<'f>(&'f mut dyn FnMut(&str) -> bool);
+/// Reads the list of tags.
 struct TagList<'f>(&'f mut dyn FnMut(&str) -> bool);
+/// Reads one tag and shows it to the callback.
 struct Tag<'f>(&'f mut dyn FnMut(&str) -> bool);
 
 impl<'de> Visitor<'de> for Page<'_> {

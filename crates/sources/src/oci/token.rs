@@ -19,7 +19,7 @@ const ANSWER_BYTES: u64 = 256 << 10;
 /// The client name in requests.
 pub(super) const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
-/// A request for a token.
+/// A request to a token server for a token that may pull from one repository.
 pub(super) struct TokenRequest<'a> {
     pub(super) realm: &'a Realm,
     pub(super) service: Option<&'a str>,
@@ -37,7 +37,7 @@ struct TokenAnswer {
     access_token: String,
 }
 
-/// Requests a token.
+/// Requests a token from the token server, and returns it.
 pub(super) async fn fetch_token(
     dialer: &Dialer,
     tls: &TlsOptions,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use tenure_forge_server::{ForgeServer, Kind, Live, Owner};
+use tenure_forge_server::{ForgeServer, Kind, LiveCredential, Owner};
 use tenure_git_access::rotation_order::RotationOrder;
 use tenure_testkit::{Admin, SOON, eventually};
 
@@ -280,7 +280,7 @@ impl Bed {
         eventually(SOON, || alice.create(grant.clone())).await.unwrap();
     }
 
-    pub(super) fn live(&self) -> Vec<Live> {
+    pub(super) fn live(&self) -> Vec<LiveCredential> {
         self.forge.live()
     }
 

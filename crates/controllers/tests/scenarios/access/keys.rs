@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tenure_forge_server::{ForgeServer, Kind, LiveKind};
+use tenure_forge_server::{ForgeServer, Kind, LiveCredentialKind};
 use tenure_testkit::Canary;
 
 use super::bed::{Bed, PLATFORM, PROJECT, PROVIDER_KIND, Setup, decode, ledger};
@@ -82,7 +82,7 @@ async fn tell_story(kind: Kind, namespace: &str) {
     let [live] = &bed.live()[..] else {
         panic!("{:?}", bed.live())
     };
-    assert!(live.kind == LiveKind::Key && !live.may_write && live.last_used_at.is_some());
+    assert!(live.kind == LiveCredentialKind::Key && !live.may_write && live.last_used_at.is_some());
     assert_eq!(ledger(&request)["current"]["id"], json!(live.id));
     bed.stage
         .ready(GIT_REPOSITORY, (namespace, "app"), "True", "Succeeded")
