@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use http::header::ACCEPT;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_cluster::discovery::{Discovery, Sought as Served};
+use tenure_cluster::discovery::{Discovery, KindLookup as Served};
 use tenure_inspection::object_facts::{DescribedState, Findings, MissingFacts, RelatedNamespaces};
 use tenure_inspection::tree_lines::describe_state;
 use tenure_planner::{Failure as Refusal, Live};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tenure_api::ObjectView;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_LABEL};
-use tenure_cluster::discovery::{Discovery, Sought};
+use tenure_cluster::discovery::{Discovery, KindLookup};
 use tenure_planner::uninstallation::{BOUNDING_KINDS, ObservedObject};
 
 use super::Uninstallation;
@@ -154,7 +154,7 @@ fn check_served(discovery: &Discovery, installed: &[ObservedObject]) -> Result<(
     let unserved = installed
         .iter()
         .filter_map(read_definition)
-        .find(|(group, kind)| !matches!(discovery.find(group, None, kind), Sought::Served(_)));
+        .find(|(group, kind)| !matches!(discovery.find(group, None, kind), KindLookup::Served(_)));
     match unserved {
         None => Ok(()),
         Some((group, kind)) => Err(Failure::environment(format!(

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_admission::webhook::find_end;
-use tenure_cluster::discovery::{Discovery, Sought};
+use tenure_cluster::discovery::{Discovery, KindLookup};
 use tenure_inspection::access_audit::secret_uses::KINDS;
 use tenure_inspection::access_audit::{Contents, Facts, Inventory, NamedObject, Row, SecretRead, Usage, find_readers};
 use tenure_tenancy::access::bindings::{Bindings, Roles};
@@ -87,9 +87,9 @@ async fn take_inventory(
     let (mut is_any_listed, mut first_refusal) = (false, None);
     for (group, kind) in KINDS {
         let resource = match discovery.find(group, None, kind) {
-            Sought::Served(resource) => resource,
-            Sought::Unserved => continue,
-            Sought::Unknown => {
+            KindLookup::Served(resource) => resource,
+            KindLookup::Unserved => continue,
+            KindLookup::Unknown => {
                 notes.insert(format!(
                     "the kinds of {group} are not known at the moment, so its {kind}s are left out"
                 ));

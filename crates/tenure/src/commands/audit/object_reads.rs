@@ -9,7 +9,7 @@ use tenure_api::metadata::OWNER_NAME;
 use tenure_api::text::count_of;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::Resource;
-use tenure_cluster::discovery::{Discovery, Sought};
+use tenure_cluster::discovery::{Discovery, KindLookup};
 use tenure_controllers::RebuiltObject;
 use tenure_inspection::ownership::writers::Address;
 use tenure_inspection::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
@@ -134,7 +134,7 @@ impl ObjectReads {
 
     /// Returns the address of an object for requests.
     pub(super) fn address_of(&self, id: &ObjectId) -> Option<Address> {
-        let Sought::Served(resource) = self.discovery.find(&id.group, None, &id.kind) else {
+        let KindLookup::Served(resource) = self.discovery.find(&id.group, None, &id.kind) else {
             return None;
         };
         Some(Address {
@@ -150,19 +150,19 @@ impl ObjectReads {
         self.notes.insert(format!("{what} could not be read: {why}"));
     }
 
-    fn find_kustomizations(&self) -> Sought {
+    fn find_kustomizations(&self) -> KindLookup {
         self.discovery
             .find("kustomize.toolkit.fluxcd.io", None, "Kustomization")
     }
 
     async fn list_kustomizations(&mut self, client: &kube::Client, namespace: Option<&str>) -> Result<(), Failure> {
         let resource = match self.find_kustomizations() {
-            Sought::Served(resource) => resource,
-            Sought::Unserved => {
+            KindLookup::Served(resource) => resource,
+            KindLookup::Unserved => {
                 return Err(Failure::environment("the cluster serves no Kustomizations")
                     .hint("tenure install makes that so, and tenure up serves them"));
             }
-            Sought::Unknown => {
+            KindLookup::Unknown => {
                 return Err(Failure::environment(
                     "whether the cluster serves Kustomizations is not known at the moment",
                 ));
@@ -246,9 +246,9 @@ impl ObjectReads {
         let (mut places, mut unknown): (Vec<(ObjectId, Resource)>, BTreeSet<String>) = Default::default();
         for id in missing {
             match self.discovery.find(&id.group, None, &id.kind) {
-                Sought::Served(resource) => places.push((id.clone(), resource.clone())),
-                Sought::Unserved => {}
-                Sought::Unknown => {
+                KindLookup::Served(resource) => places.push((id.clone(), resource.clone())),
+                KindLookup::Unserved => {}
+                KindLookup::Unknown => {
                     unknown.insert(id.group.clone());
                 }
             }
@@ -275,7 +275,7 @@ impl ObjectReads {
 
     /// Reads the Kustomizations of other namespaces that labels name.
     async fn look_at_owners(&mut self, client: &kube::Client) {
-        let Sought::Served(resource) = self.find_kustomizations() else {
+        let KindLookup::Served(resource) = self.find_kustomizations() else {
             return;
         };
         let unknown: BTreeSet<&KustomizationName> = self
