@@ -33,7 +33,7 @@ impl InspectionClient {
         connect: &Connect,
         scope: &Scope,
     ) -> Result<(Self, ObjectId), Failure> {
-        let (kind, name) = targets::Asked::read_one(words)?;
+        let (kind, name) = targets::Targets::read_one(words)?;
         let client = connect.client().await?;
         let discovery = resources::discover_resources(&client).await?;
         let served: Vec<Resource> = discovery.list_preferred().map(Resource::from).collect();

@@ -23,7 +23,7 @@ const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// The media type for lists of metadata.
 const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The objects that the scan keeps.
+/// The metadata of the objects that an uninstallation could delete, by the reason.
 #[derive(Default)]
 pub(super) struct Scan {
     /// Objects of kinds that the installation defines.

@@ -131,7 +131,7 @@ fn find_problems(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
     (findings, unreadable)
 }
 
-/// Returns the writer of a manager's fields, if the search is enabled.
+/// A function that returns the user behind a field manager, if an audit log was searched.
 type WhoWrote<'a> = dyn Fn(&Finding, &ManagedFieldsEntry) -> Option<String> + 'a;
 
 fn print_findings(findings: &[Finding], writers: &WhoWrote<'_>) {

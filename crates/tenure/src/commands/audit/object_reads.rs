@@ -17,7 +17,7 @@ use tenure_inspection::ownership::{Keeper, KustomizationName, assess_keeper, rea
 use crate::artifact_client::ArtifactAccess;
 use crate::failure::{Failure, write_chain};
 use crate::inspection::ONLY_METADATA;
-use crate::paged_reads::{self, Refusal};
+use crate::paged_reads::{self, ReadRefusal};
 use crate::{provenance, resources};
 
 /// The number of concurrent requests.
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 8;
 /// The media type for the metadata of a list.
 const LIST_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The objects that were read.
+/// The applied objects that the user may read, with the Kustomizations that own or list them.
 pub(super) struct ObjectReads {
     discovery: Discovery,
     objects: BTreeMap<ObjectId, Value>,
@@ -40,13 +40,14 @@ pub(super) struct ObjectReads {
     is_complete: bool,
 }
 
+/// The result of the read of a Kustomization: found, missing, or not readable.
 enum Kustomization {
     There(Value),
     Gone,
     Unseen,
 }
 
-/// One object with its facts.
+/// A read object with its owner by label, the Kustomizations that list it, and the object that Git declares.
 pub(super) struct ReadObject<'a> {
     pub(super) id: &'a ObjectId,
     pub(super) object: &'a Value,
@@ -64,7 +65,7 @@ enum Answer {
 }
 
 impl ObjectReads {
-    /// Surveys one namespace, or all of them.
+    /// Reads the Kustomizations and applied objects of one namespace, or of all.
     pub(super) async fn make(
         client: &kube::Client,
         namespace: Option<&str>,
@@ -145,6 +146,7 @@ impl ObjectReads {
         })
     }
 
+    /// Notes an object that could not be read, so the result is incomplete.
     fn refuse(&mut self, what: &str, why: &str) {
         self.is_complete = false;
         self.notes.insert(format!("{what} could not be read: {why}"));
@@ -176,7 +178,7 @@ impl ObjectReads {
         )
         .await;
         let listed = listed.map_err(|refusal| match refusal {
-            Refusal::Forbidden(message) => Failure::environment(message)
+            ReadRefusal::Forbidden(message) => Failure::environment(message)
                 .hint("-n NAMESPACE asks about one namespace; ask an administrator for the right to list Kustomizations there"),
             other => Failure::environment(other.to_string()),
         });
@@ -216,7 +218,7 @@ impl ObjectReads {
                 Ok(objects) => objects
                     .into_iter()
                     .for_each(|object| self.store_object(&resource, object)),
-                Err(Refusal::Forbidden(_)) => {
+                Err(ReadRefusal::Forbidden(_)) => {
                     self.is_complete = false;
                     self.forbidden.insert(resource.plural);
                 }
@@ -309,7 +311,7 @@ impl ObjectReads {
         }
     }
 
-    /// Builds the content of Git, if the artifacts are available.
+    /// Builds the objects that each Kustomization declares in Git, if the artifacts are available.
     async fn build(&mut self, client: &kube::Client, artifacts: &ArtifactAccess) {
         let owners: BTreeSet<&KustomizationName> = self.owners.values().collect();
         let mut unknown = None;
@@ -349,7 +351,7 @@ fn name_of(object: &Value) -> Option<KustomizationName> {
 }
 
 /// Returns all objects of a collection with the label; all objects without one.
-async fn list_objects(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, Refusal> {
+async fn list_objects(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, ReadRefusal> {
     let path = match label {
         "" => path.to_owned(),
         label => format!("{path}?labelSelector={}", resources::encode_segment(label)),
@@ -358,7 +360,7 @@ async fn list_objects(client: &kube::Client, path: &str, accept: &str, label: &s
     match paged_reads::visit_objects(client, &path, (accept, usize::MAX), |object| objects.push(object)).await {
         Ok(_) => Ok(objects),
         // The list so far is incomplete.
-        Err(Refusal::Absent) => Err(Refusal::Failed("the cluster no longer serves the kind".to_owned())),
+        Err(ReadRefusal::Absent) => Err(ReadRefusal::Failed("the cluster no longer serves the kind".to_owned())),
         Err(refusal) => Err(refusal),
     }
 }
