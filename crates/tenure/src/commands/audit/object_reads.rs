@@ -12,7 +12,7 @@ use tenure_cluster::Resource;
 use tenure_cluster::discovery::{Discovery, KindLookup};
 use tenure_controllers::RebuiltObject;
 use tenure_inspection::ownership::writers::Address;
-use tenure_inspection::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
+use tenure_inspection::ownership::{KustomizationName, OwnerState, assess_owner_state, read_inventory, read_owner};
 
 use crate::artifact_client::ArtifactAccess;
 use crate::failure::{Failure, write_chain};
@@ -52,7 +52,7 @@ pub(super) struct ReadObject<'a> {
     pub(super) id: &'a ObjectId,
     pub(super) object: &'a Value,
     pub(super) owner: &'a KustomizationName,
-    pub(super) keeper: Keeper,
+    pub(super) keeper: OwnerState,
     pub(super) claimants: Vec<KustomizationName>,
     pub(super) declared: Option<&'a Value>,
 }
@@ -123,9 +123,9 @@ impl ObjectReads {
                 object: self.objects.get(id)?,
                 owner,
                 keeper: match self.kustomizations.get(owner) {
-                    Some(Kustomization::There(kustomization)) => assess_keeper(Some(kustomization), id),
-                    Some(Kustomization::Gone) => assess_keeper(None, id),
-                    Some(Kustomization::Unseen) | None => Keeper::Unseen,
+                    Some(Kustomization::There(kustomization)) => assess_owner_state(Some(kustomization), id),
+                    Some(Kustomization::Gone) => assess_owner_state(None, id),
+                    Some(Kustomization::Unseen) | None => OwnerState::Unseen,
                 },
                 claimants: others.filter(|other| *other != owner).cloned().collect(),
                 declared: built.map(|built| &built.object),
