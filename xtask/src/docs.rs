@@ -145,7 +145,7 @@ struct Checker<'a> {
     repository: Option<&'a str>,
 }
 
-/// The target of a link.
+/// The target of a link in a page of the book, which decides whether the link is changed.
 #[derive(Debug, PartialEq, Eq)]
 enum Target {
     /// A file of the book, or a page outside of the repository: the link stays.

@@ -28,7 +28,7 @@ enum Part {
     Fuzz,
 }
 
-/// A step: the task with its arguments and environment.
+/// A step of a long run: a task of xtask with its arguments and environment variables.
 struct Step {
     part: Part,
     arguments: &'static [&'static str],

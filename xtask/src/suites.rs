@@ -107,7 +107,7 @@ fn read_suite(line: &str) -> Option<Suite> {
     })
 }
 
-/// Tests that one command runs.
+/// A command that runs tests, with a name for the output.
 pub(crate) struct Run {
     /// The name for users.
     pub(crate) name: String,

@@ -25,8 +25,8 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 /// Rounds of a latency measurement by each server, alternating.
 const WATCH_ROUNDS: usize = 3;
 
-/// The server that ours is compared with.
-pub(crate) enum Other {
+/// The kube-apiserver with which the embedded control plane is compared.
+pub(crate) enum ComparedServer {
     /// No server.
     Nobody,
     /// A server that runs already.
@@ -35,7 +35,7 @@ pub(crate) enum Other {
     Started(Kubernetes),
 }
 
-impl Other {
+impl ComparedServer {
     /// Returns the server that the flags name.
     pub(crate) async fn start(kubeconfig: Option<&Path>, programs: Option<&Path>) -> anyhow::Result<Self> {
         Ok(match (kubeconfig, programs) {
@@ -70,7 +70,7 @@ impl Other {
 /// Measures into `report`, with `stored` ConfigMaps for the restart.
 pub(crate) async fn measure(
     program: &Path,
-    mut other: Other,
+    mut other: ComparedServer,
     stored: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
@@ -79,7 +79,7 @@ pub(crate) async fn measure(
         ready.push(ControlPlane::start(program, &[]).await?.ready);
     }
     let other_ready = match &other {
-        Other::Started(kubernetes) => Some(format_time(kubernetes.ready)),
+        ComparedServer::Started(kubernetes) => Some(format_time(kubernetes.ready)),
         _ => None,
     };
     report.add(
@@ -199,7 +199,7 @@ fn write_plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// The work of a pass, in the order of the passes.
+/// The kind of request that a pass sends repeatedly, in the order of the passes.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Create,
@@ -320,12 +320,12 @@ async fn make_namespace(target: &Target, name: &str) -> anyhow::Result<()> {
 /// Stores `stored` ConfigMaps, and restarts with them.
 async fn measure_restart(
     plane: &mut ControlPlane,
-    other: &mut Other,
+    other: &mut ComparedServer,
     stored: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     fill_store(&Target::read(&plane.kubeconfig()).await?, stored).await?;
-    if let (Other::Started(_), Some(theirs)) = (&*other, other.target().await?) {
+    if let (ComparedServer::Started(_), Some(theirs)) = (&*other, other.target().await?) {
         fill_store(&theirs, stored).await?;
     }
     let memory = |plane: &ControlPlane| plane.memory().map(|(now, _)| format_megabytes(now));
@@ -343,7 +343,7 @@ async fn measure_restart(
     );
     let ours = plane.restart().await?;
     let theirs = match other {
-        Other::Started(kubernetes) => Some(format_time(kubernetes.restart().await?)),
+        ComparedServer::Started(kubernetes) => Some(format_time(kubernetes.restart().await?)),
         _ => None,
     };
     report.add("restart with them, until ready", format_time(ours), theirs, "3 s");

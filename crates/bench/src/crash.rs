@@ -21,7 +21,7 @@ const PATH: &str = "/api/v1/namespaces/default/configmaps";
 /// A writer keeps one of this many created objects and deletes the others.
 const KEPT: usize = 10;
 
-/// The writes that clients know of.
+/// The writes that clients have sent, with their answers, to find lost writes after a kill.
 #[derive(Debug, Default)]
 struct Writes {
     /// By name: the revision of the last acknowledged write, and whether it was a deletion.
@@ -202,7 +202,7 @@ fn compare_objects(writes: &Mutex<Writes>, objects: &BTreeMap<String, u64>, now:
     Ok(highest)
 }
 
-/// The events that a watcher has seen.
+/// The events that a watcher has seen, and the revision from which it resumes.
 #[derive(Debug)]
 struct Seen {
     position: u64,

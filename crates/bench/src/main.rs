@@ -130,7 +130,8 @@ async fn measure() -> anyhow::Result<()> {
     let all = arguments.suites.is_empty();
     let mut report = report::Report::default();
     if all || arguments.suites.contains(&Suite::ControlPlane) {
-        let other = control_plane::Other::start(arguments.against.as_deref(), arguments.kubernetes.as_deref()).await?;
+        let other =
+            control_plane::ComparedServer::start(arguments.against.as_deref(), arguments.kubernetes.as_deref()).await?;
         control_plane::measure(&arguments.program, other, arguments.stored, &mut report).await?;
     }
     if all || arguments.suites.contains(&Suite::Reconcile) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One figure.
+/// A row of the report: a figure of the program, the figure of the other program, and the bar.
 pub(crate) struct Row {
     what: String,
     ours: String,

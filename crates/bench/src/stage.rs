@@ -29,7 +29,7 @@ const THIRD: &str = "third";
 
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Everything that runs.
+/// A running control plane and Git server, with the three tenants and the clients that send as them.
 pub(crate) struct Stage {
     plane: ControlPlane,
     pub(crate) git: GitServer,

@@ -20,7 +20,7 @@ const SETTLING: Duration = Duration::from_secs(60);
 /// The pause between two GETs of the third tenant.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Samples of one side: at rest, or under load.
+/// The measured times of commits and GETs, at rest or under load.
 #[derive(Default)]
 pub(crate) struct Side {
     pub(crate) commits: Vec<Duration>,

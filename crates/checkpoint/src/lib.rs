@@ -22,12 +22,12 @@ pub enum Ended {
     TooManyReports,
 }
 
-/// The limits of a computation.
+/// The limits of a computation: its time, and the bytes of its reports.
 pub trait Limits: fmt::Debug + Send + Sync {
     /// Checks whether the computation must end. Called every [`STEPS`] steps.
     fn is_over(&self) -> bool;
 
-    /// Adds bytes to the reported ones. Returns whether the limit allows them.
+    /// Adds bytes to the length of all reports, and returns whether the total is within the limit.
     fn may_report(&self, bytes: usize) -> bool;
 }
 
@@ -36,14 +36,14 @@ thread_local! {
     static TAKEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Limits of the current thread, until dropped.
+/// A guard: the given limits apply to the current thread until the value is dropped.
 #[must_use = "the limits hold for as long as this lives"]
 #[derive(Debug)]
-pub struct Within {
+pub struct LimitsGuard {
     before: Option<Arc<dyn Limits>>,
 }
 
-impl Within {
+impl LimitsGuard {
     /// Sets the limits of this thread, until the result is dropped; then the previous limits apply again.
     pub fn enter(limits: Arc<dyn Limits>) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Within {
     }
 }
 
-impl Drop for Within {
+impl Drop for LimitsGuard {
     fn drop(&mut self) {
         PRESENT.set(self.before.take());
     }
@@ -67,6 +67,7 @@ pub fn checkpoint() {
     }
 }
 
+/// Ends the computation if the limits of this thread are exceeded.
 #[cold]
 fn check_limits() {
     let over = PRESENT.with_borrow(|present| present.as_ref().is_some_and(|limits| limits.is_over()));
@@ -124,14 +125,14 @@ mod tests {
     #[test]
     fn limits_end_work_until_they_are_left() {
         let limits = Arc::new(TestLimits::default());
-        let within = Within::enter(limits.clone());
+        let within = LimitsGuard::enter(limits.clone());
         assert_eq!(loops(), None);
         assert_eq!(ends(|| report_bytes(10)), None);
         assert_eq!(ends(|| report_bytes(11)), Some(Ended::TooManyReports));
         limits.over.store(true, Ordering::Relaxed);
         assert_eq!(loops(), Some(Ended::OutOfTime));
         {
-            let _inner = Within::enter(Arc::new(TestLimits::default()));
+            let _inner = LimitsGuard::enter(Arc::new(TestLimits::default()));
             assert_eq!(loops(), None, "the innermost limits hold");
         }
         assert_eq!(loops(), Some(Ended::OutOfTime), "then those before");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::inventory::split_api_version;
 
-use crate::discovery::{self, Discovery, Resource, Sought};
+use crate::discovery::{self, Discovery, KindLookup, Resource};
 use crate::error::ClusterError;
 use crate::identities::{Sender, Shared};
 use crate::path::{write_path, write_query};
@@ -53,7 +53,7 @@ pub struct Applied {
     pub warnings: Vec<String>,
 }
 
-/// The conditions of a deletion.
+/// The uid and the resourceVersion that the object must have: otherwise the API server refuses the deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preconditions {
     /// The object's uid.
@@ -78,7 +78,7 @@ impl Client {
         Self { shared, sender, turns }
     }
 
-    /// Returns the client with these turns for large answers.
+    /// Returns the client with another lane's work limit for large answers.
     #[must_use]
     pub fn in_turns(&self, turns: &LaneWorkLimit) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Returns the turns in which the client reads large answers.
+    /// Returns the work limit within which the client parses large answers.
     pub(crate) fn turns(&self) -> &LaneWorkLimit {
         &self.turns
     }
@@ -141,21 +141,22 @@ impl Client {
             .await
     }
 
+    /// Finds a kind in discovery. An unknown group is read from the API server first.
     async fn look_up(&self, group: &str, version: Option<&str>, kind: &str) -> Result<Resource, ClusterError> {
         let mapping = &self.shared.mapping;
         let asked = Instant::now();
-        if let Sought::Served(resource) = mapping.find(group, version, kind) {
+        if let KindLookup::Served(resource) = mapping.find(group, version, kind) {
             return Ok(resource);
         }
         self.read_groups(asked).await?;
         self.read_versions(group, asked).await?;
         match mapping.find(group, version, kind) {
-            Sought::Served(resource) => Ok(resource),
-            Sought::Unknown => Err(ClusterError::DiscoveryIncomplete {
+            KindLookup::Served(resource) => Ok(resource),
+            KindLookup::Unknown => Err(ClusterError::DiscoveryIncomplete {
                 group: group.to_owned(),
                 kind: kind.to_owned(),
             }),
-            Sought::Unserved => Err(ClusterError::NoKindMatch {
+            KindLookup::Unserved => Err(ClusterError::NoKindMatch {
                 api_version: match version {
                     Some(version) if group.is_empty() => version.to_owned(),
                     Some(version) => format!("{group}/{version}"),
@@ -248,6 +249,7 @@ impl Client {
         Ok(())
     }
 
+    /// Requests one discovery document, and returns the document with its length in bytes.
     async fn ask_for_document(&self, call: &Call) -> Result<(Value, usize), ClusterError> {
         let discoverer = self.shared.discoverer(&self.sender);
         let answer = self.shared.ask(&discoverer, call).await?;
@@ -431,7 +433,7 @@ impl Client {
         self.send(resource, &call).await
     }
 
-    /// Sends a request and reads its answer. A long answer waits for its turn.
+    /// Sends a request and parses its answer. A long answer first waits for a permit of the work limit.
     async fn send(&self, resource: &Resource, call: &Call) -> Result<Applied, ClusterError> {
         let answer = self.ask(resource, call).await?;
         let object = self.turns.run(answer.text.len(), || answer.read(call)).await?;
@@ -441,13 +443,14 @@ impl Client {
         })
     }
 
-    /// Sends a request.
+    /// Sends a request and returns its unparsed answer. If the path of the resource is gone, the cached resource is removed.
     pub(crate) async fn ask(&self, resource: &Resource, call: &Call) -> Result<Answer, ClusterError> {
         let answer = self.shared.ask(&self.sender, call).await;
         self.notice_gone(resource, answer)
     }
 
-    /// Forgets the resource after a 404 that names no object. Such a 404 is about the path, so discovery of the kind has changed.
+    /// Removes the resource from the cached discovery after a 404 that names no object. Such a 404 is about the path, so discovery of the kind
+    /// has changed.
     fn notice_gone<T>(&self, resource: &Resource, answer: Result<T, ClusterError>) -> Result<T, ClusterError> {
         match answer {
             Err(ClusterError::Refused { code: 404, .. }) => {

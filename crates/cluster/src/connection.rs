@@ -17,7 +17,7 @@ use crate::token::Token;
 use crate::wire::Wire;
 use tenure_tenancy::{LaneAccount, ServiceAccount};
 
-/// The way to an API server, with the controller's own credentials.
+/// The transport to an API server, and the credentials of the controller's own requests, with the health, the request counts and the clock that its clients share.
 #[derive(Clone)]
 pub struct Connection {
     /// A wire without credentials of its own: every request brings a token.
@@ -32,7 +32,7 @@ pub struct Connection {
     pub(crate) elsewhere: Option<RemoteCluster>,
 }
 
-/// The parts that only another cluster's API server needs.
+/// The parts of a connection to another cluster's API server: the wire for watches, and the limits for untrusted answers.
 #[derive(Clone)]
 pub(crate) struct RemoteCluster {
     pub(crate) watches: Wire,
@@ -42,7 +42,7 @@ pub(crate) struct RemoteCluster {
 /// Makes a token of the controller's ServiceAccount, or returns the reason why none can be made.
 pub(crate) type IssueToken = Arc<dyn Fn() -> Result<Token, String> + Send + Sync>;
 
-/// The credentials of the controller.
+/// The credentials of this process's own requests: those of the controller, of one ServiceAccount or of one lane, or none.
 #[derive(Clone)]
 pub(crate) enum ControllerCredentials {
     /// A first token. The next ones come from the issuer if one is given, else from a TokenRequest as the controller. Without an issuer, a token that has ended can't
@@ -73,8 +73,8 @@ impl OwnTransport {
         self.wire.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the credentials of the configuration again (a mounted token, a certificate, a program's answer). After a change of the clock, the old ones may count as
-    /// fresh for a long time.
+    /// Reads the credentials of the configuration again (a mounted token, a certificate, a program's answer). After a change of the clock, kube may treat the old
+    /// credentials as fresh for a long time.
     pub(crate) fn read_again(&self) -> Result<(), ConnectionError> {
         let wire = Wire::over_network(self.configuration.clone())?;
         *self.wire.write().unwrap_or_else(PoisonError::into_inner) = wire;

@@ -71,9 +71,9 @@ impl Resource {
     }
 }
 
-/// A resource with its other names in `kubectl`.
+/// A resource with the other names by which `kubectl` accepts it: the singular and the short names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
+pub struct NamedResource {
     /// The resource.
     pub resource: Resource,
     /// The singular, such as `deployment`.
@@ -82,9 +82,9 @@ pub struct Named {
     pub short_names: Vec<String>,
 }
 
-/// The answer of discovery about a kind.
+/// The result of a look-up of a kind in discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum KindLookup {
     /// The kind is served as this resource.
     Served(Resource),
     /// The kind is not served.
@@ -106,7 +106,7 @@ pub struct Discovery {
 struct Group {
     name: String,
     /// The resources in the server's order, by its preferred version.
-    resources: Vec<Named>,
+    resources: Vec<NamedResource>,
     /// The versions of each kind in this order, as indexes into `resources`.
     kinds: HashMap<String, Vec<usize>>,
     /// Whether the resources of a version are unknown.
@@ -145,23 +145,23 @@ impl Discovery {
 
     /// Finds a kind in exactly this version, or without a version in the version that the server prefers.
     #[must_use]
-    pub fn find(&self, group: &str, version: Option<&str>, kind: &str) -> Sought {
+    pub fn find(&self, group: &str, version: Option<&str>, kind: &str) -> KindLookup {
         let Some(group) = self.groups.get(group) else {
-            return Sought::Unserved;
+            return KindLookup::Unserved;
         };
         let versions = group.kinds.get(kind).into_iter().flatten();
         let found = versions
             .filter_map(|place| group.resources.get(*place))
             .find(|named| version.is_none_or(|version| named.resource.version == version));
         match found {
-            Some(named) => Sought::Served(named.resource.clone()),
-            None if group.is_unknown() => Sought::Unknown,
-            None => Sought::Unserved,
+            Some(named) => KindLookup::Served(named.resource.clone()),
+            None if group.is_unknown() => KindLookup::Unknown,
+            None => KindLookup::Unserved,
         }
     }
 
     /// Iterates over every kind once, in the version that the server prefers.
-    pub fn list_preferred(&self) -> impl Iterator<Item = &Named> {
+    pub fn list_preferred(&self) -> impl Iterator<Item = &NamedResource> {
         self.in_order().flat_map(|group| {
             group.resources.iter().enumerate().filter_map(|(place, named)| {
                 (group.kinds.get(&named.resource.kind)?.first() == Some(&place)).then_some(named)
@@ -236,6 +236,7 @@ impl Discovery {
         rest
     }
 
+    /// Iterates over the groups in the server's order.
     fn in_order(&self) -> impl Iterator<Item = &Arc<Group>> {
         self.order.iter().filter_map(|name| self.groups.get(name))
     }
@@ -251,12 +252,14 @@ impl Discovery {
         Arc::make_mut(group)
     }
 
+    /// Adds a group whose versions have documents of their own, which were not requested yet.
     fn add_unread(&mut self, group: &str, versions: Vec<String>) {
         let group = self.group_or_new(group);
         group.is_stale |= versions.is_empty();
         group.versions = versions;
     }
 
+    /// Adds a group of the aggregated document with all its resources.
     fn add_aggregated(&mut self, group: ObjectView<'_>) {
         let name = group.read_text("/metadata/name").to_owned();
         let known = self.group_or_new(&name);
@@ -264,7 +267,7 @@ impl Discovery {
             known.is_stale |= version.read_text("/freshness") == "Stale";
             for resource in version.list_views("/resources") {
                 let has_verb = |verb: &str| resource.list_texts("/verbs").any(|known| known == verb);
-                known.add(Named {
+                known.add(NamedResource {
                     resource: Resource {
                         group: name.clone(),
                         version: version.read_text("/version").to_owned(),
@@ -287,13 +290,14 @@ impl Group {
         self.is_stale || (!self.versions.is_empty() && !self.is_read)
     }
 
+    /// Returns the versions of the group whose documents are requested, at most [`MOST_VERSIONS`].
     fn list_documents(&self) -> Vec<GroupVersion> {
         let versions = self.versions.iter().take(MOST_VERSIONS);
         versions.map(|version| GroupVersion::new(&self.name, version)).collect()
     }
 
-    /// Adds a resource after those of preferred versions.
-    fn add(&mut self, named: Named) {
+    /// Adds a resource. Its version comes after the versions of the same kind that were added before.
+    fn add(&mut self, named: NamedResource) {
         if named.resource.kind.is_empty() || named.resource.plural.is_empty() {
             return;
         }
@@ -339,8 +343,8 @@ mod tests {
         )]);
         let check = |version: Option<&str>, kind: &str, expected: Option<&str>| match known.find("shop", version, kind)
         {
-            Sought::Served(resource) => assert_eq!(Some(resource.version.as_str()), expected, "{version:?} {kind}"),
-            other => assert_eq!((other, expected), (Sought::Unserved, None), "{version:?} {kind}"),
+            KindLookup::Served(resource) => assert_eq!(Some(resource.version.as_str()), expected, "{version:?} {kind}"),
+            other => assert_eq!((other, expected), (KindLookup::Unserved, None), "{version:?} {kind}"),
         };
         check(None, "Cart", Some("v2"));
         check(Some("v1"), "Cart", Some("v1"));
@@ -366,10 +370,10 @@ mod tests {
                 ],
             ),
         ]);
-        assert_eq!(known.find("metrics", None, "NodeMetrics"), Sought::Unknown);
-        assert_eq!(known.find("shop", Some("v2"), "Cart"), Sought::Unknown);
-        assert!(matches!(known.find("shop", None, "Cart"), Sought::Served(_)));
-        assert_eq!(known.find("elsewhere", None, "Cart"), Sought::Unserved);
+        assert_eq!(known.find("metrics", None, "NodeMetrics"), KindLookup::Unknown);
+        assert_eq!(known.find("shop", Some("v2"), "Cart"), KindLookup::Unknown);
+        assert!(matches!(known.find("shop", None, "Cart"), KindLookup::Served(_)));
+        assert_eq!(known.find("elsewhere", None, "Cart"), KindLookup::Unserved);
     }
 
     #[test]
@@ -413,9 +417,9 @@ mod tests {
     #[test]
     fn kind_is_unknown_until_its_group_is_read() {
         let mut known = older_form();
-        assert_eq!(known.find("shop", None, "Cart"), Sought::Unknown);
-        assert_eq!(known.find("", None, "Pod"), Sought::Unknown);
-        assert_eq!(known.find("elsewhere", None, "Cart"), Sought::Unserved);
+        assert_eq!(known.find("shop", None, "Cart"), KindLookup::Unknown);
+        assert_eq!(known.find("", None, "Pod"), KindLookup::Unknown);
+        assert_eq!(known.find("elsewhere", None, "Cart"), KindLookup::Unserved);
         let paths: Vec<String> = known.list_versions("shop").iter().map(GroupVersion::path).collect();
         assert_eq!(paths, ["/apis/shop/v2", "/apis/shop/v1"]);
         assert_eq!(known.list_versions("")[0].path(), "/api/v1");
@@ -424,7 +428,7 @@ mod tests {
             _ => resource_list(&[("carts", "Cart"), ("tills", "Till")]),
         });
         let version = |known: &Discovery, version, kind| match known.find("shop", version, kind) {
-            Sought::Served(resource) => resource.api_version(),
+            KindLookup::Served(resource) => resource.api_version(),
             other => format!("{other:?}"),
         };
         assert_eq!(version(&known, None, "Cart"), "shop/v2");
@@ -443,9 +447,9 @@ mod tests {
                 .then(|| resource_list(&[("carts", "Cart")]))
                 .flatten()
         });
-        assert_eq!(known.find("metrics", None, "NodeMetrics"), Sought::Unknown);
-        assert!(matches!(known.find("shop", Some("v1"), "Cart"), Sought::Served(_)));
-        assert_eq!(known.find("shop", Some("v2"), "Cart"), Sought::Unknown);
+        assert_eq!(known.find("metrics", None, "NodeMetrics"), KindLookup::Unknown);
+        assert!(matches!(known.find("shop", Some("v1"), "Cart"), KindLookup::Served(_)));
+        assert_eq!(known.find("shop", Some("v2"), "Cart"), KindLookup::Unknown);
         assert_eq!(known.stale_groups().collect::<Vec<_>>(), ["", "shop", "metrics"]);
     }
 
@@ -455,11 +459,11 @@ mod tests {
         read_group(&mut before, "shop", |_| resource_list(&[("carts", "Cart")]));
         let mut after = older_form();
         after.keep_read_groups(&before);
-        assert!(matches!(after.find("shop", None, "Cart"), Sought::Served(_)));
+        assert!(matches!(after.find("shop", None, "Cart"), KindLookup::Served(_)));
         let mut changed =
             Discovery::read(&[json!({ "groups": [{ "name": "shop", "versions": [{ "version": "v3" }] }] })]).unwrap();
         changed.keep_read_groups(&before);
-        assert_eq!(changed.find("shop", None, "Cart"), Sought::Unknown);
+        assert_eq!(changed.find("shop", None, "Cart"), KindLookup::Unknown);
     }
 
     #[test]
@@ -477,6 +481,6 @@ mod tests {
         let mut known = groups("shop", &many);
         assert_eq!(known.list_versions("shop").len(), MOST_VERSIONS);
         read_group(&mut known, "shop", |_| resource_list(&[("carts", "Cart")]));
-        assert_eq!(known.find("shop", None, "Till"), Sought::Unknown);
+        assert_eq!(known.find("shop", None, "Till"), KindLookup::Unknown);
     }
 }

@@ -23,7 +23,7 @@ const REMEMBERED: usize = 16;
 const BURST: u32 = 25;
 const ONE_MORE: Duration = Duration::from_secs(60);
 
-/// Whether an event reports a problem.
+/// The `type` of a Kubernetes event, which says whether the event reports a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
     /// The event reports no problem.
@@ -71,6 +71,7 @@ pub struct EventHistory {
     unlogged_failures: u64,
 }
 
+/// An event of the last [`COUNTED_FOR`], with the name of its event object.
 #[derive(Clone, Debug)]
 struct PastEvent {
     kind: EventKind,
@@ -83,9 +84,9 @@ struct PastEvent {
     first: SystemTime,
 }
 
-/// The action for an event.
+/// The decision about an event: the write that it causes, if any.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum EventWrite {
     /// Count the event and write nothing.
     Count,
     /// Write a new event.
@@ -107,7 +108,8 @@ impl Default for EventHistory {
 }
 
 impl EventHistory {
-    fn judge(&mut self, uid: &str, event: &ObjectEvent, message: &str, now: SystemTime) -> Verdict {
+    /// Decides whether to write an event, and counts it if an equal event of the same object is recent.
+    fn judge(&mut self, uid: &str, event: &ObjectEvent, message: &str, now: SystemTime) -> EventWrite {
         // An event that is written elsewhere, with the object as its related object, has no uid.
         if !uid.is_empty() && self.uid != uid {
             *self = Self {
@@ -124,22 +126,22 @@ impl EventHistory {
         {
             past.count += 1;
             if known == last {
-                return Verdict::Count;
+                return EventWrite::Count;
             }
         }
         if !self.spend(now) {
-            return Verdict::Count;
+            return EventWrite::Count;
         }
         match known.and_then(|index| self.past_events.remove(index)) {
             Some(past) => {
-                let verdict = Verdict::Recount {
+                let verdict = EventWrite::Recount {
                     name: past.name.clone(),
                     count: past.count,
                 };
                 self.past_events.push_back(past);
                 verdict
             }
-            None => Verdict::Create,
+            None => EventWrite::Create,
         }
     }
 
@@ -207,7 +209,7 @@ impl EventRecorder {
         let view = ObjectView::new(object);
         let uid = view.read_text("/metadata/uid");
         let verdict = history.judge(uid, event, message, now);
-        if verdict == Verdict::Count {
+        if verdict == EventWrite::Count {
             return Ok(());
         }
         let namespace = match read_namespace(object) {
@@ -216,7 +218,7 @@ impl EventRecorder {
         };
         let resource = self.client.resource("v1", "Event").await?;
         let time = timestamp(now);
-        if let Verdict::Recount { name, count } = &verdict {
+        if let EventWrite::Recount { name, count } = &verdict {
             let patch =
                 json!({ "count": count, "lastTimestamp": time, "metadata": { "annotations": event.annotations } });
             let target = (namespace, name.as_str());
@@ -331,9 +333,9 @@ mod tests {
     fn record_message(history: &mut EventHistory, message: &str, now: SystemTime) -> bool {
         let event = event(message);
         match history.judge("uid", &event, message, now) {
-            Verdict::Count => false,
-            Verdict::Recount { .. } => true,
-            Verdict::Create => {
+            EventWrite::Count => false,
+            EventWrite::Recount { .. } => true,
+            EventWrite::Create => {
                 history.remember(&event, message, format!("event-{message}"), now);
                 true
             }
@@ -360,7 +362,7 @@ mod tests {
         let verdict = history.judge("uid", &event("same"), "same", now);
         assert_eq!(
             verdict,
-            Verdict::Recount {
+            EventWrite::Recount {
                 name: "event-same".to_owned(),
                 count: 3
             }
@@ -382,6 +384,9 @@ mod tests {
         assert_eq!(written, BURST + 9, "one more each minute");
         assert!(history.past_events.len() <= REMEMBERED);
         // An object with the same name and another uid has its own budget.
-        assert_eq!(history.judge("another", &event("this"), "this", start), Verdict::Create);
+        assert_eq!(
+            history.judge("another", &event("this"), "this", start),
+            EventWrite::Create
+        );
     }
 }

@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The health of the controllers. Cheap to clone; all clones share one state.
+/// Whether the controllers can work: the API server accepts their credentials, and all their kinds can be watched. Cheap to clone;
+/// all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerHealth(Arc<Facts>);
 
+/// The known obstacles to the controllers' work.
 #[derive(Debug, Default)]
 struct Facts {
     /// Whether the controller's credentials were refused.

@@ -49,9 +49,9 @@ pub(crate) struct Shared {
     lane_refused: AtomicBool,
     pub(crate) mapping: Mapping,
     turns: SharedWorkLimit,
-    /// The memory for the kinds of another cluster.
+    /// The memory that the discovery documents of another cluster take.
     pub(crate) kinds_room: Mutex<Option<MemoryReservation>>,
-    /// The controller's own turns. They never wait for another lane's, because the controller's watches carry the objects of all tenants in sequence.
+    /// The work limit of the controller itself. Its work never waits for another lane's, because the controller's watches carry the objects of all tenants in sequence.
     controller_turns: LaneWorkLimit,
 }
 
@@ -60,12 +60,12 @@ pub(crate) fn controller() -> Identity {
     identity::use_for_bookkeeping().into()
 }
 
-/// A lane as a client of the API server: the account that requests other tokens, and the turns for large answers.
+/// A lane as a client of the API server: the account that requests other tokens, and the work limit for large answers.
 #[derive(Clone, Debug)]
 pub struct LaneAccess {
     /// The lane's account.
     pub account: LaneAccount,
-    /// The lane's turns.
+    /// The lane's work limit for large answers.
     pub turns: LaneWorkLimit,
 }
 
@@ -106,7 +106,7 @@ impl From<Identity> for Sender {
     }
 }
 
-/// The place for one identity's token.
+/// The cached token of one identity, if it has one. The lock is held while a new token is requested.
 type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
 
 /// Below this number of identities, no token is removed.
@@ -120,6 +120,7 @@ struct TokenStore {
 }
 
 impl TokenStore {
+    /// Returns the slot of an identity. Before a new slot exceeds `full`, the slots with ended and unused tokens are removed.
     fn slot(&mut self, identity: &Identity, now: SystemTime) -> Slot {
         if let Some(slot) = self.slots.get(identity) {
             return Arc::clone(slot);
@@ -203,7 +204,7 @@ impl ClientPool {
         &self.shared.connection.health
     }
 
-    /// Returns the turns of all lanes for work with large objects.
+    /// Returns the limit that all lanes share for work on large objects.
     #[must_use]
     pub fn turns(&self) -> &SharedWorkLimit {
         &self.shared.turns
@@ -217,7 +218,7 @@ impl ClientPool {
     }
 
     /// Returns the client of the account that writes credentials, for a namespace of this lane, after a check that its token is available. The controller requests this
-    /// token, and no lane does. The client works in the lane's turns.
+    /// token, and no lane does. The client works within the lane's work limit.
     ///
     /// # Errors
     /// [`ClusterError::IdentityMissing`] when the API server says that the account does not exist; any other error of a TokenRequest.
@@ -227,7 +228,8 @@ impl ClientPool {
         Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
     }
 
-    /// Returns the client of a ServiceAccount, after a check that its token is available. The lane requests the token, and the client works in the lane's turns.
+    /// Returns the client of a ServiceAccount, after a check that its token is available. The lane requests the token, and the client works within the lane's work
+    /// limit.
     ///
     /// # Errors
     /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; any other error of a TokenRequest. The pool never falls back
@@ -286,6 +288,7 @@ impl Shared {
         }
     }
 
+    /// Returns the wire for an identity: one with credentials of its own, or the bare wire that needs a token.
     fn wire(&self, identity: &Identity) -> Wire {
         match (&self.connection.controller, identity) {
             (ControllerCredentials::Transport(transport), Identity::Controller(_)) => transport.wire(),
@@ -307,8 +310,8 @@ impl Shared {
         }
     }
 
-    /// Records what an answer says about the credentials of its request.
-    fn heed<T>(&self, identity: &Identity, answer: &Result<T, ClusterError>) {
+    /// Records whether the API server accepted the credentials of a request. An error that doesn't depend on them records nothing.
+    fn record_acceptance<T>(&self, identity: &Identity, answer: &Result<T, ClusterError>) {
         let accepted = match answer {
             Err(ClusterError::Unauthorized { .. }) => false,
             // These errors say nothing about the credentials.
@@ -349,15 +352,17 @@ impl Shared {
         }
     }
 
+    /// Sends a request with this token, without retry, and reads the whole answer.
     async fn ask_once(&self, sender: &Sender, token: Option<&Token>, call: &Call) -> Result<Answer, ClusterError> {
         let identity = &sender.identity;
         let (wire, channel) = (self.wire(identity), sender.channel(sender.purpose));
         let route = self.route(&wire, &channel);
         let answer = transport::send_request(route, identity, token, call, self.terms()).await;
-        self.heed(identity, &answer);
+        self.record_acceptance(identity, &answer);
         answer
     }
 
+    /// Opens a stream with this token, without retry.
     async fn open_once(
         &self,
         sender: &Sender,
@@ -373,7 +378,7 @@ impl Shared {
         let channel = sender.channel(Purpose::Watches);
         let route = self.route(&wire, &channel);
         let opened = transport::open_response(route, identity, token, call, self.terms()).await;
-        self.heed(identity, &opened);
+        self.record_acceptance(identity, &opened);
         opened
     }
 

@@ -3,9 +3,9 @@
 //! ```text
 //! Connection ── how the API server is reached: its service in this process, or a kubeconfig's address
 //!      │
-//!   Clients ── for_account(&ServiceAccount, &LaneAccess) ──▶ Client ── get, apply, delete, patch, watch
-//!      │            TokenRequest as the lane, cached           │
-//!      └── Mapping (discovery) ◀───────────────────────────────┘
+//! ClientPool ── for_account(&ServiceAccount, &LaneAccess) ──▶ Client ── get, apply, delete, patch, watch
+//!      │            TokenRequest as the lane, cached             │
+//!      └── Mapping (discovery) ◀─────────────────────────────────┘
 //! ```
 //!
 //! The crate owns tokens, discovery, the wire form of requests, and the mapping of `Status` answers to [`ClusterError`].

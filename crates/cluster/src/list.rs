@@ -1,5 +1,5 @@
-//! Lists, page by page. Only one page of a list is in memory, and a page of large objects has fewer of them. So a user that may create objects can neither keep others
-//! from listing nor make them use more memory than a page.
+//! Lists, page by page. Only one page of a list is in memory. A page that is too long is requested again with fewer objects. So a user that may create objects can
+//! neither keep other users from listing nor make a list take more memory than a page.
 
 use std::ops::ControlFlow;
 
@@ -13,12 +13,12 @@ use crate::work_limit::WorkPermit;
 
 /// The number of objects in the first request.
 const MOST_OBJECTS: u32 = 500;
-/// The longest page, in bytes; a page of a single object may be as long as any answer.
+/// The longest page of several objects, in bytes. A page with a single object may have up to [`LONGEST_ANSWER`].
 const LONGEST_PAGE: usize = 8 << 20;
 /// The divisor for the number of objects after a page was too long.
 const FEWER: u32 = 8;
 
-/// A list that is being read.
+/// A list that is read page by page, with the position of the next page.
 pub(crate) struct PagedList<'c> {
     client: &'c Client,
     resource: &'c Resource,
@@ -28,7 +28,7 @@ pub(crate) struct PagedList<'c> {
     next: Option<String>,
 }
 
-/// One page. While the page is held, its lane gets no other page.
+/// A page of a list in memory. Until the page is dropped, its lane gets no other page.
 pub(crate) struct HeldPage {
     pub(crate) items: Vec<RawObject>,
     pub(crate) resource_version: String,

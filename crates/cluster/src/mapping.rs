@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::discovery::{Discovery, GroupVersion, Resource, Sought};
+use crate::discovery::{Discovery, GroupVersion, KindLookup, Resource};
 
-/// The time for which a fresh mapping counts as right when it says that a kind does not exist.
+/// The time after a reading of discovery during which a missing kind counts as missing, without another reading.
 const MISS_BELIEVED: Duration = Duration::from_secs(2);
 
-/// The resources of an API server, by group and kind.
+/// The cached discovery of an API server: the resource of each group and kind.
 #[derive(Debug, Default)]
 pub(crate) struct Mapping {
     table: Mutex<Arc<Table>>,
@@ -26,17 +26,18 @@ pub(crate) struct Mapping {
     reading: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
+/// The documents of discovery, with their lengths and the times when they were requested.
 #[derive(Clone, Debug, Default)]
 struct Table {
     discovery: Discovery,
     read: Option<Instant>,
-    /// The length of the documents.
+    /// The length of the documents of all groups, in bytes.
     bytes: usize,
     /// The groups whose versions were read.
     groups: HashMap<String, ReadGroup>,
 }
 
-/// The last reading of a group's versions.
+/// The time and the length of the documents of one group's versions. No time means that a look-up of a missing kind reads them again.
 #[derive(Clone, Copy, Debug)]
 struct ReadGroup {
     read: Option<Instant>,
@@ -45,7 +46,7 @@ struct ReadGroup {
 
 impl Mapping {
     /// Returns the last known state of a kind in exactly this version, or without a version in the version that the server prefers.
-    pub(crate) fn find(&self, group: &str, version: Option<&str>, kind: &str) -> Sought {
+    pub(crate) fn find(&self, group: &str, version: Option<&str>, kind: &str) -> KindLookup {
         self.known().discovery.find(group, version, kind)
     }
 
@@ -125,6 +126,7 @@ impl Mapping {
         self.forget_times(|discovery| discovery.without(&resource.group, &resource.kind));
     }
 
+    /// Changes the discovery, and marks all its documents as due for a new reading.
     fn forget_times(&self, change: impl FnOnce(&Discovery) -> Discovery) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = Table::clone(&table);
@@ -143,6 +145,7 @@ impl Mapping {
     }
 }
 
+/// Checks whether a reading began after `since`, or within the last [`MISS_BELIEVED`].
 fn is_fresh(read: Option<Instant>, since: Instant) -> bool {
     read.is_some_and(|read| read >= since || read.elapsed() < MISS_BELIEVED)
 }

@@ -39,7 +39,7 @@ pub struct OpenWatch {
 impl OpenWatch {
     /// Opens a watch. `sink` gets every event and must return quickly. The function must run inside a tokio runtime.
     ///
-    /// The watch reads long texts in the lane's turns.
+    /// The watch parses long texts within the lane's work limit.
     pub fn open(
         clients: ClientPool,
         lane: LaneAccess,

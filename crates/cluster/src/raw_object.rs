@@ -39,7 +39,7 @@ impl fmt::Debug for RawObject {
     }
 }
 
-/// The fields that are read first.
+/// The fields that [`RawObject`] needs, which are read without parsing the rest of the object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Head<'a> {
@@ -60,7 +60,8 @@ struct HeadMetadata {
 }
 
 impl RawObject {
-    /// Takes an object in the form in which it arrived.
+    /// Reads the head of an object whose text already has `apiVersion` and `kind`, and keeps the text. Other texts are
+    /// completed.
     pub(crate) fn from_text(text: &[u8], resource: &Resource) -> Result<Self, serde_json::Error> {
         let head: Head<'_> = serde_json::from_slice(text)?;
         if head.api_version.is_none() || head.kind.is_none() {

@@ -29,7 +29,7 @@ impl MemoryReservation {
     }
 }
 
-/// Requests memory, in bytes.
+/// A function that reserves this many bytes of memory, or returns the reason for a refusal.
 pub type ReserveMemory = Arc<dyn Fn(usize) -> Result<MemoryReservation, String> + Send + Sync>;
 
 /// Bounds for answers of an untrusted API server.
@@ -39,7 +39,7 @@ pub struct RemoteClusterLimits {
     pub longest: usize,
     /// The largest number of objects in one list.
     pub most_objects: usize,
-    /// Memory for long or stored texts.
+    /// Reserves the memory for long or stored texts.
     pub room: ReserveMemory,
     /// Whether a text contains a credential of the request.
     pub is_secret: Arc<dyn Fn(&str) -> bool + Send + Sync>,
@@ -55,14 +55,14 @@ impl fmt::Debug for RemoteClusterLimits {
     }
 }
 
-/// The memory for a text that is being read.
+/// The memory reserved for a text that is being read. The reservation grows with the text.
 #[derive(Default)]
-pub(crate) struct GrowingText {
+pub(crate) struct TextReservation {
     held: Vec<MemoryReservation>,
     counted: usize,
 }
 
-impl GrowingText {
+impl TextReservation {
     /// Reserves memory for this many bytes in total; short texts need no reservation.
     pub(crate) fn grow_to(&mut self, bytes: usize, terms: Option<&RemoteClusterLimits>) -> Result<(), ClusterError> {
         let Some(terms) = terms else { return Ok(()) };
@@ -101,6 +101,7 @@ pub(crate) fn reserve_memory(
 }
 
 impl RemoteClusterLimits {
+    /// Returns one line of at most `longest` characters, or a placeholder if the text contains a credential of the request.
     fn limit_text(&self, text: &str, longest: usize) -> String {
         if (self.is_secret)(text) {
             return "the API server's message is not repeated, since it quotes the request".to_owned();
@@ -109,7 +110,7 @@ impl RemoteClusterLimits {
         visible_line(&cut).chars().take(longest).collect()
     }
 
-    fn tell_causes(&self, causes: &[Cause]) -> Vec<Cause> {
+    fn limit_causes(&self, causes: &[Cause]) -> Vec<Cause> {
         let limit_text = |cause: &Cause| Cause {
             kind: match &cause.kind {
                 CauseKind::Other(word) => CauseKind::Other(self.limit_text(word, LONGEST_PART)),
@@ -131,7 +132,7 @@ impl RemoteClusterLimits {
                 *message = self.limit_text(message, LONGEST_MESSAGE);
                 // The caller checks whether all causes agree. An added empty cause prevents a conclusion from a cut list.
                 let is_cut = causes.len() > MOST_PARTS;
-                *causes = self.tell_causes(causes);
+                *causes = self.limit_causes(causes);
                 if is_cut {
                     causes.push(Cause::default());
                 }
@@ -143,7 +144,7 @@ impl RemoteClusterLimits {
                 ..
             } => {
                 *message = self.limit_text(message, LONGEST_MESSAGE);
-                *causes = self.tell_causes(causes);
+                *causes = self.limit_causes(causes);
                 if let Reason::Other(word) = reason {
                     *word = self.limit_text(word, LONGEST_PART);
                 }
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn long_text_takes_room_as_it_grows() {
-        let mut growing = GrowingText::default();
+        let mut growing = TextReservation::default();
         growing.grow_to(UNCOUNTED, Some(&terms())).unwrap();
         assert!(growing.held.is_empty());
         growing.grow_to(1 << 20, Some(&terms())).unwrap();

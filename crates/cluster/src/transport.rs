@@ -11,7 +11,7 @@ use kube::client::Body;
 use serde_json::Value;
 
 use crate::error::{ClusterError, with_causes};
-use crate::remote_cluster::{GrowingText, RemoteClusterLimits};
+use crate::remote_cluster::{RemoteClusterLimits, TextReservation};
 use crate::requests::RequestCounts;
 use crate::server_clock::ServerClock;
 use crate::token::Token;
@@ -24,7 +24,7 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest answer that is read. No object is longer, and lists come in pages.
 pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
-/// A request.
+/// A request to the API server, without its identity and token.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: Method,
@@ -62,6 +62,7 @@ impl Call {
         }
     }
 
+    /// Returns the method and the path without the query, for messages.
     pub(crate) fn what(&self) -> String {
         let path = self.path.split('?').next().unwrap_or_default();
         format!("{} {path}", self.method)
@@ -73,7 +74,7 @@ pub(crate) struct Answer {
     pub(crate) text: Bytes,
     pub(crate) warnings: Vec<String>,
     /// The memory that the text takes.
-    _room: GrowingText,
+    _room: TextReservation,
 }
 
 impl Answer {
@@ -86,7 +87,7 @@ impl Answer {
     }
 }
 
-/// The wire for requests, and their counts.
+/// The wire and the shared connections for a request, with the counts and the clock that its answer updates.
 #[derive(Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) wire: &'a Wire,
@@ -110,6 +111,7 @@ pub(crate) async fn open_response(
     })
 }
 
+/// Does the work of [`open_response`]. The texts of its errors are unlimited.
 async fn open_unlimited(
     route: Route<'_>,
     identity: &Identity,
@@ -205,10 +207,10 @@ async fn read(
     call: &Call,
     response: Response<Body>,
     terms: Option<&RemoteClusterLimits>,
-) -> Result<(Bytes, GrowingText), ClusterError> {
+) -> Result<(Bytes, TextReservation), ClusterError> {
     let longest = terms.map_or(call.longest, |terms| call.longest.min(terms.longest));
     let reading = async {
-        let mut room = GrowingText::default();
+        let mut room = TextReservation::default();
         let Some(terms) = terms else {
             let collected = Limited::new(response.into_body(), longest).collect().await;
             return collected

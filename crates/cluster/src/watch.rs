@@ -19,7 +19,7 @@ use crate::discovery::Resource;
 use crate::error::ClusterError;
 use crate::list::PagedList;
 use crate::raw_object::{RawEvent, RawObject};
-use crate::remote_cluster::GrowingText;
+use crate::remote_cluster::TextReservation;
 
 /// The requested duration of a watch.
 const OPEN_SECONDS: u64 = 290;
@@ -70,8 +70,8 @@ pub enum WatchEvent {
     Failed(ClusterError),
 }
 
-/// The known revision of each object, to compute the changes from a new list.
-struct Known {
+/// The revision in which the watch delivered each object last. A new list is compared with them, so only changes are delivered.
+struct DeliveredRevisions {
     versions: HashMap<(String, String), String>,
     resource_version: String,
 }
@@ -84,7 +84,7 @@ pub async fn watch(
     labels: Option<&str>,
     mut sink: impl FnMut(WatchEvent) + Send,
 ) -> Infallible {
-    let mut known = Known {
+    let mut known = DeliveredRevisions {
         versions: HashMap::new(),
         resource_version: String::new(),
     };
@@ -142,7 +142,7 @@ async fn list_and_follow(
     resource: &Resource,
     namespace: Option<&str>,
     labels: Option<&str>,
-    known: &mut Known,
+    known: &mut DeliveredRevisions,
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     if known.resource_version.is_empty() {
@@ -164,20 +164,20 @@ async fn list_and_follow(
     follow(client, response.into_body(), resource, known, sink).await
 }
 
-/// Delivers all existing objects, page by page, and the deletions.
+/// Reads all objects, page by page. Delivers each new or changed object, and each object that is missing now as a deletion.
 async fn list(
     client: &Client,
     resource: &Resource,
     (namespace, labels): (Option<&str>, Option<&str>),
-    known: &mut Known,
+    known: &mut DeliveredRevisions,
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let mut pages = PagedList::new(client, resource, namespace, labels)?;
     sink(WatchEvent::Listing);
-    // The known revisions are replaced only after everything was delivered: the reader may panic before, and a later page may fail.
+    // The known revisions are replaced only after all objects were delivered, because the reader may panic before, and a later page may fail.
     let mut versions = HashMap::new();
     let mut revision = String::new();
-    let bounds = Bounds::for_client(client);
+    let bounds = ObjectLimits::for_client(client);
     let mut pages_read = 0_usize;
     while let Some(page) = pages.read_next().await? {
         pages_read += 1;
@@ -215,15 +215,15 @@ async fn list(
     Ok(())
 }
 
-/// Bounds for the objects of another cluster; this cluster has no bounds.
+/// The limits of a watch: the number of objects, the bytes of an event, and the bytes of a name. In this cluster, only events are limited.
 #[derive(Clone, Copy)]
-struct Bounds {
+struct ObjectLimits {
     objects: usize,
     event: usize,
     name: usize,
 }
 
-impl Bounds {
+impl ObjectLimits {
     fn for_client(client: &Client) -> Self {
         match client.terms() {
             Some(terms) => Self {
@@ -239,7 +239,7 @@ impl Bounds {
         }
     }
 
-    /// Whether one more object fits. An object whose name is too long for every API server doesn't fit.
+    /// Checks whether a watch with `count` objects may hold one more, and whether its name is within the limit.
     fn admit(self, object: &RawObject, count: usize) -> bool {
         let longest = object.namespace.len().max(object.name.len()).max(object.revision.len());
         count < self.objects && longest <= self.name
@@ -258,12 +258,12 @@ async fn follow(
     client: &Client,
     mut body: Body,
     resource: &Resource,
-    known: &mut Known,
+    known: &mut DeliveredRevisions,
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let mut line: Vec<u8> = Vec::new();
-    let bounds = Bounds::for_client(client);
-    let mut room = GrowingText::default();
+    let bounds = ObjectLimits::for_client(client);
+    let mut room = TextReservation::default();
     loop {
         let frame = tokio::time::timeout(SILENCE, body.frame())
             .await
@@ -311,8 +311,8 @@ async fn follow(
 fn deliver_event(
     event: RawEvent,
     resource: &Resource,
-    known: &mut Known,
-    bounds: Bounds,
+    known: &mut DeliveredRevisions,
+    bounds: ObjectLimits,
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     let RawEvent { kind, object } = event;

@@ -15,10 +15,12 @@ const LARGE: usize = 128 << 10;
 /// The number of pages of lists that are in memory at the same time. A page takes three times its text while it is split.
 const PAGES: usize = 4;
 
-/// The limit that all lanes share. Cheap to clone.
+/// The limit for large work and for pages of lists, which all lanes share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SharedWorkLimit {
+    /// The permits for work on at least [`LARGE`] bytes.
     work: Arc<Semaphore>,
+    /// The permits for pages of lists in memory.
     pages: Arc<Semaphore>,
 }
 
@@ -51,10 +53,10 @@ impl SharedWorkLimit {
         held
     }
 
-    /// Returns the limit of another lane.
+    /// Returns a new lane's limit: permits of its own, and the shared permits.
     #[must_use]
     pub fn of_lane(&self) -> LaneWorkLimit {
-        let line = |all: &Arc<Semaphore>| Line {
+        let line = |all: &Arc<Semaphore>| PermitQueue {
             own: Arc::new(Semaphore::new(1)),
             all: Arc::clone(all),
         };
@@ -65,29 +67,29 @@ impl SharedWorkLimit {
     }
 }
 
-/// The limit of one lane. Cheap to clone.
+/// The limit of one lane: one piece of large work and one page of a list at a time, within the limit that all lanes share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LaneWorkLimit {
-    work: Line,
-    pages: Line,
+    work: PermitQueue,
+    pages: PermitQueue,
 }
 
-/// A permit of the lane, and the permits of all lanes.
+/// The semaphores for one sort of work: the lane's own with one permit, and the shared semaphore of all lanes.
 #[derive(Clone, Debug)]
-struct Line {
+struct PermitQueue {
     own: Arc<Semaphore>,
     all: Arc<Semaphore>,
 }
 
-/// A permit of the lane and one of all lanes, until the value is dropped.
+/// The lane's own permit and one shared permit, which are reserved until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkPermit {
     _all: Option<OwnedSemaphorePermit>,
     _own: Option<OwnedSemaphorePermit>,
 }
 
-impl Line {
-    /// Waits first in the lane's own queue, so only one task of a lane waits in the shared queue. Neither semaphore is ever closed.
+impl PermitQueue {
+    /// Waits for the lane's own permit, then for a shared one, so only one task of a lane waits in the shared queue. Neither semaphore is ever closed.
     async fn acquire_permit(&self) -> WorkPermit {
         let own = Arc::clone(&self.own).acquire_owned().await.ok();
         let all = Arc::clone(&self.all).acquire_owned().await.ok();
@@ -117,7 +119,7 @@ impl LaneWorkLimit {
         })
     }
 
-    /// Waits until a page of a list may be held.
+    /// Waits for the permits to hold one page of a list in memory.
     pub(crate) async fn take_page(&self) -> WorkPermit {
         self.pages.acquire_permit().await
     }

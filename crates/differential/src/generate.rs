@@ -26,13 +26,14 @@ pub enum Faults {
     Many,
 }
 
-/// Generates stories.
+/// A generator of stories: random requests to objects of some kinds.
 pub(crate) struct Generator {
     faults: Faults,
     kinds: Vec<Kind>,
     metadata: Vec<Field>,
 }
 
+/// A kind of request that a story can contain.
 #[derive(Clone, Copy)]
 enum Action {
     Create,

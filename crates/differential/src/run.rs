@@ -44,15 +44,15 @@ fn next_namespace_name() -> String {
     format!("story-{:06x}-{number}x", std::process::id())
 }
 
-/// One server's side of a story.
-struct Teller<'a> {
+/// The run of a story on one server: its client, its namespace, and the values saved from answers.
+struct StorySide<'a> {
     client: &'a Client,
     namespace: &'a str,
     saved: Saved,
     normal: Normal,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> StorySide<'a> {
     async fn new(client: &'a Client, namespace: &'a str) -> anyhow::Result<Self> {
         make_namespace(client, namespace).await?;
         Ok(Self {
@@ -83,7 +83,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// The continuation of a story after an answer.
+/// The result of comparing two answers: whether the story continues.
 enum Then {
     GoOn,
     End,
@@ -113,8 +113,8 @@ fn compare_answers(index: usize, step: &Step, want: &Value, got: &Value) -> Then
 pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
     let namespace = next_namespace_name();
     let (mut real, mut embedded) = tokio::try_join!(
-        Teller::new(&servers.real, &namespace),
-        Teller::new(&servers.embedded.client, &namespace)
+        StorySide::new(&servers.real, &namespace),
+        StorySide::new(&servers.embedded.client, &namespace)
     )?;
     let mut recorded = Vec::new();
     for (index, step) in steps.iter().enumerate() {
@@ -163,7 +163,7 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
 /// If the server can't be reached.
 pub async fn replay_story(embedded: &Embedded, steps: &[Step]) -> anyhow::Result<Option<Difference>> {
     let namespace = next_namespace_name();
-    let mut teller = Teller::new(&embedded.client, &namespace).await?;
+    let mut teller = StorySide::new(&embedded.client, &namespace).await?;
     for (index, step) in steps.iter().enumerate() {
         let got = teller.send_step(step).await?;
         match compare_answers(index, step, &step.want, &got) {

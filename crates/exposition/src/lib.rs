@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 /// The longest value of a label, in bytes: a longer one is cut and ends with `…`.
 pub const LONGEST_VALUE: usize = 512;
 
-/// The type of a family.
+/// The type of a metric family, as Prometheus names it in a `# TYPE` line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyKind {
     /// The values only grow.
@@ -34,13 +34,13 @@ impl FamilyKind {
 pub struct Labels(String);
 
 impl Labels {
-    /// Returns no labels.
+    /// Returns the empty set, for a series without labels.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Returns these names with their values, in this order.
+    /// Returns labels with these names and values, in this order.
     #[must_use]
     pub fn of(labels: &[(&str, &str)]) -> Self {
         labels
@@ -48,7 +48,7 @@ impl Labels {
             .fold(Self::none(), |labels, (name, value)| labels.with(name, value))
     }
 
-    /// Adds a label.
+    /// Returns the labels with one more label at the end.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         if !self.0.is_empty() {
@@ -84,7 +84,7 @@ fn cut_value(value: &str) -> (&str, bool) {
     (value.get(..end.unwrap_or_default()).unwrap_or_default(), true)
 }
 
-/// Begins a family: all following series have its name, until another one begins.
+/// Writes the `# HELP` and `# TYPE` lines of a metric family. The series of the family must follow.
 pub fn begin_family(out: &mut String, name: &str, kind: FamilyKind, help: &str) {
     if !help.is_empty() {
         let _ = writeln!(out, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"));

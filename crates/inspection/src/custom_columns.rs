@@ -10,7 +10,7 @@ const NARROWEST: usize = 6;
 /// The cell of a missing field.
 const MISSING: &str = "<none>";
 
-/// A problem of the columns.
+/// The reason why the described columns can't be printed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnsError {
     /// No column is described.
@@ -24,7 +24,7 @@ pub enum ColumnsError {
     Path(#[from] JsonPathError),
 }
 
-/// The columns.
+/// The columns that a user describes: a header and a path for each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Columns {
     headers: Vec<String>,

@@ -9,7 +9,7 @@ use tenure_api::text::count_of;
 /// The number of names in one line.
 const MOST_NAMES: usize = 10;
 
-/// Objects beside the deleted one, or the reason why they are unknown.
+/// Other objects that decide the consequences of a deletion, or the reason why they are unknown.
 pub type Neighbours = Result<Vec<Value>, String>;
 
 /// Returns the kind whose objects, in the namespace of a deleted object, say what its deletion concerns; `None` if only the object itself does.

@@ -30,7 +30,8 @@ const NEEDED: [(&str, &str); 8] = [
     ("", "serviceaccounts"),
 ];
 
-/// A Lease of another program's controller, in the namespace that its users usually give it, and the names by which the kinds are left to it.
+/// The Lease of another program's controller that reconciles Tenure's kinds, in its usual namespace, and the value of `--controllers` that leaves the kinds to
+/// this controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherLease {
     /// The controller.
@@ -119,7 +120,7 @@ pub struct Observation {
     pub installed: Result<Option<String>, String>,
 }
 
-/// How grave a finding is.
+/// The severity of a finding about a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gravity {
@@ -131,10 +132,10 @@ pub enum Gravity {
     Bad,
 }
 
-/// A finding.
+/// A finding: one fact about a cluster, and its effect on an installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct InstallationFinding {
-    /// How grave it is.
+    /// The severity of the finding.
     pub gravity: Gravity,
     /// The finding.
     pub finding: String,

@@ -2,7 +2,7 @@
 
 use crate::attestation::{ExpectedDefense, LEFT_BY_POLICIES, Names, list_attacks};
 
-/// The parts of an installation that decide what it keeps.
+/// The choices of an installation that decide which attacks it refuses.
 #[derive(Clone, Copy, Debug)]
 pub struct Protection {
     /// The API server asks Tenure about writes.
@@ -17,10 +17,10 @@ pub struct Protection {
     pub names_api_servers: bool,
 }
 
-/// A line of the summary.
+/// A line of the summary: attacks that the installation refuses, or a gap with the flag that closes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SummaryLine {
-    /// Whether something is kept.
+    /// Whether the line is about refused attacks, and not about a gap.
     pub is_kept: bool,
     /// The line.
     pub text: String,
@@ -34,7 +34,7 @@ fn make_open_line(text: String) -> SummaryLine {
     SummaryLine { is_kept: false, text }
 }
 
-/// Describes what an installation keeps. The controllers have to run for it, and `tenure attest` tries it.
+/// Describes which attacks an installation refuses. The controllers have to run for that. `tenure attest` tries the attacks.
 #[must_use]
 pub fn summarize_protection(protection: Protection) -> Vec<SummaryLine> {
     let names = Names {

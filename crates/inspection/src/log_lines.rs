@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 const LEADING: [&str; 3] = ["timestamp", "level", "message"];
 const HIDDEN: [&str; 6] = ["target", "filename", "line_number", "threadId", "span", "spans"];
 
-/// An object that lines are about.
+/// An object by which lines of the log are selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSubject {
     /// The kind.

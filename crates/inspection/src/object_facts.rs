@@ -29,7 +29,7 @@ pub(crate) const RECONCILED_GROUPS: [&str; 6] = [
     "capsule.clastix.io",
 ];
 
-/// Facts that are missing for an answer.
+/// A fact that has to be read before the answer can be computed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MissingFacts {
     /// An object.
@@ -38,7 +38,7 @@ pub enum MissingFacts {
     Placement(RelatedNamespaces),
 }
 
-/// A namespace, and one that something of it leads to.
+/// A namespace whose owner is needed, and optionally a second namespace that may belong to the same tenant.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RelatedNamespaces {
     /// The namespace.
@@ -47,7 +47,7 @@ pub struct RelatedNamespaces {
     pub other: String,
 }
 
-/// The findings so far.
+/// The objects and the owners of namespaces that were read so far.
 #[derive(Debug, Default)]
 pub struct Findings {
     /// The read objects. For a Secret or a ConfigMap, the metadata are enough.
@@ -59,9 +59,9 @@ pub struct Findings {
 /// The state of an object, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
-    /// As its spec wants it.
+    /// The object is as its spec wants it.
     Ready,
-    /// On the way there.
+    /// A reconciler still works on the object.
     InProgress,
     /// The object will not become ready by itself.
     Failed,
@@ -101,7 +101,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DescribedState {
-    /// In a word.
+    /// The state in a word.
     pub state: State,
     /// The reason that its condition Ready gives; empty when it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -109,7 +109,7 @@ pub struct DescribedState {
     /// The message; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Whether it is suspended.
+    /// Whether the object is suspended.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suspended: bool,
 }

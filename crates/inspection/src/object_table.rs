@@ -151,7 +151,7 @@ fn find_kind(group: &str, kind: &str) -> Option<&'static KindColumns> {
         .find(|columns| (columns.group, columns.kind) == (group, kind))
 }
 
-/// The selection of columns.
+/// The kind of a table's objects, and the options that select its columns.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'a> {
     /// The API group of the objects.
@@ -166,7 +166,7 @@ pub struct Selection<'a> {
     pub is_wide: bool,
 }
 
-/// A column of the output.
+/// A column of the printed table, and the source of its cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Column {
     Namespace,
@@ -184,7 +184,7 @@ enum Column {
     Until,
 }
 
-/// The columns of one kind.
+/// The columns of a table for objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectTable {
     columns: Vec<Column>,
@@ -199,7 +199,7 @@ impl ObjectTable {
     #[must_use]
     pub fn select_columns(answer: &Value, selection: &Selection<'_>) -> Self {
         let known = find_kind(selection.group, selection.kind);
-        // Of these kinds, the column Status is the message of the condition Ready.
+        // For kinds of these groups, the column Status has the message of the condition Ready.
         let has_message = GROUPS.iter().any(|group| selection.group.ends_with(group));
         let mut chosen: Vec<(String, Column)> = Vec::new();
         let (mut ready, mut age, mut message) = (None, None, None);

@@ -2,7 +2,7 @@
 
 use strsim::damerau_levenshtein;
 
-/// The largest number of corrections.
+/// The largest number of corrected letters between the typed text and a suggestion.
 const MOST_CORRECTIONS: usize = 3;
 /// The largest number of suggestions.
 const MOST_SUGGESTIONS: usize = 3;

@@ -34,7 +34,7 @@ pub enum Tone {
     Warning,
 }
 
-/// One cell.
+/// A cell of a table: its text, and the meaning that decides its colour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// The text, without control characters.

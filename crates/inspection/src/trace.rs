@@ -26,9 +26,9 @@ const MOST_STEPS: usize = 16;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
-    /// In a word.
+    /// The answer in a word.
     pub verdict: Verdict,
-    /// In a sentence.
+    /// The answer in a sentence.
     pub summary: String,
     /// Claims of an object that nothing confirms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -42,11 +42,11 @@ pub struct Trace {
 /// Whether anything here manages an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Verdict {
-    /// Something does, and it was confirmed.
+    /// An object manages it, and its own data confirm that.
     Managed,
-    /// The object claims it, and the named object doesn't confirm it.
+    /// The object names a manager, and the named object doesn't confirm that.
     Unconfirmed,
-    /// The object claims it, and the named object may not be read.
+    /// The object names a manager, and the user may not read the named object.
     Unknown,
     /// Nothing manages the object.
     Unmanaged,
@@ -87,7 +87,7 @@ fn write_details<S: Serializer>(details: &[(&'static str, String)], serializer: 
     serializer.collect_map(details.iter().map(|(name, value)| (name, value)))
 }
 
-/// The evidence for and against an object's claim about its manager.
+/// The result of checking an object's claim about its manager, such as a label or an ownerReference.
 enum Claim {
     Confirmed {
         by: ObjectId,
@@ -98,7 +98,7 @@ enum Claim {
     Unknown(String),
 }
 
-/// Traces the origin of an object, or returns what has to be looked at first.
+/// Traces the origin of an object, or returns the fact that has to be read first.
 ///
 /// # Errors
 /// The objects or facts to look at next.
@@ -301,7 +301,7 @@ fn make_id(namespace: &str, name: &str, group: &str, kind: &str) -> Option<Objec
     id.to_string().parse().ok()
 }
 
-/// Checks whether the Kustomization that labels name confirms it.
+/// Checks whether the Kustomization that the object's labels name confirms that it applied the object.
 fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Claim, MissingFacts> {
     let says = format!("the labels of {} say that {} applied it", id.subject(), named.subject());
     let kustomization = match found.find_object(&named)? {

@@ -75,24 +75,24 @@ impl Node {
     }
 }
 
-/// A node while the tree is made: its place among the others instead of its children.
-struct Placed {
+/// A node in the flat list from which the tree is nested: the index of its parent in place of its children.
+struct FlatNode {
     id: Option<ObjectId>,
     above: Option<usize>,
     depth: usize,
     node: Node,
 }
 
-/// A child as its parent names it.
+/// A result of an object, as the object's status or inventory names it.
 struct Child {
     id: Result<ObjectId, String>,
     /// The cluster of the object, if it is another one.
     elsewhere: Option<String>,
-    tie: Tie,
+    proof: ParentProof,
 }
 
-/// The claim of a child about its parent.
-enum Tie {
+/// The metadata with which a child confirms that its parent applied or generated it.
+enum ParentProof {
     /// The labels name the Kustomization that applied the child.
     Applied { namespace: String, name: String },
     /// An ownerReference has the uid of the Surface.
@@ -111,11 +111,11 @@ pub fn has_children(id: &ObjectId) -> bool {
 /// The objects to read first.
 pub fn build_tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, Vec<ObjectId>> {
     let mut placed = vec![make_placed(Ok(root.clone()), None, 0)];
-    let mut queue = VecDeque::from([(0, None::<Tie>)]);
+    let mut queue = VecDeque::from([(0, None::<ParentProof>)]);
     let mut expanded: BTreeSet<ObjectId> = BTreeSet::new();
     let mut wanted = Vec::new();
     // The walk goes level by level: so the shown objects are read first, even with a small bound.
-    while let Some((index, tie)) = queue.pop_front() {
+    while let Some((index, proof)) = queue.pop_front() {
         let Some(current) = placed.get(index) else { continue };
         let (Some(id), depth) = (current.id.clone(), current.depth) else {
             continue;
@@ -127,8 +127,8 @@ pub fn build_tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<
         let ring = find_ring(&placed, index);
         let object = live.object();
         let mut notes = Vec::new();
-        if let (Some(object), Some(tie)) = (object, &tie) {
-            notes.extend(tie.find_doubt(object));
+        if let (Some(object), Some(proof)) = (object, &proof) {
+            notes.extend(proof.find_doubt(object));
         }
         let children = object.map_or_else(Vec::new, |object| list_children(&id, object, extent.compact));
         let (mut shown, mut more) = (Vec::new(), 0);
@@ -149,7 +149,7 @@ pub fn build_tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<
             let mut new = make_placed(child.id, Some(index), depth + 1);
             match child.elsewhere {
                 Some(where_) => new.node.object_state = DescribedState::new(State::Elsewhere, where_),
-                None if new.id.is_some() => queue.push_back((placed.len(), Some(child.tie))),
+                None if new.id.is_some() => queue.push_back((placed.len(), Some(child.proof))),
                 None => {}
             }
             placed.push(new);
@@ -168,7 +168,7 @@ pub fn build_tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<
     Ok(nest_children(placed))
 }
 
-fn make_placed(id: Result<ObjectId, String>, above: Option<usize>, depth: usize) -> Placed {
+fn make_placed(id: Result<ObjectId, String>, above: Option<usize>, depth: usize) -> FlatNode {
     let (id, object, object_state) = match id {
         Ok(id) => (Some(id.clone()), id.subject(), DescribedState::new(State::Unknown, "")),
         Err(entry) => {
@@ -188,11 +188,11 @@ fn make_placed(id: Result<ObjectId, String>, above: Option<usize>, depth: usize)
         children: Vec::new(),
         more: 0,
     };
-    Placed { id, above, depth, node }
+    FlatNode { id, above, depth, node }
 }
 
 /// Finds the path from an object back to itself, if it is its own ancestor.
-fn find_ring(placed: &[Placed], index: usize) -> Option<String> {
+fn find_ring(placed: &[FlatNode], index: usize) -> Option<String> {
     let start = placed.get(index)?;
     let id = start.id.as_ref()?;
     let mut way = vec![id.subject()];
@@ -209,11 +209,11 @@ fn find_ring(placed: &[Placed], index: usize) -> Option<String> {
 }
 
 /// Puts each node below its parent. Children stand behind their parents in the list.
-fn nest_children(mut placed: Vec<Placed>) -> Node {
+fn nest_children(mut placed: Vec<FlatNode>) -> Node {
     let root = loop {
         match placed.pop() {
             Some(mut last) => {
-                // They were put in from the last to the first.
+                // The children were added from the last to the first.
                 last.node.children.reverse();
                 match last.above.and_then(|above| placed.get_mut(above)) {
                     Some(above) => above.node.children.push(last.node),
@@ -226,7 +226,7 @@ fn nest_children(mut placed: Vec<Placed>) -> Node {
     root.unwrap_or_else(|| make_placed(Err(String::new()), None, 0).node)
 }
 
-impl Tie {
+impl ParentProof {
     /// Finds a contradiction to the parent's claim in the child's own metadata.
     fn find_doubt(&self, object: &Value) -> Option<String> {
         let view = ObjectView::new(object);
@@ -271,7 +271,7 @@ fn list_applied(id: &ObjectId, kustomization: ObjectView<'_>) -> Vec<Child> {
                 .parse()
                 .map_err(|_| entry.read_text("/id").to_owned()),
             elsewhere: elsewhere.clone(),
-            tie: Tie::Applied {
+            proof: ParentProof::Applied {
                 namespace: id.namespace.clone(),
                 name: id.name.clone(),
             },
@@ -292,7 +292,7 @@ fn list_generated(id: &ObjectId, object: &Value) -> Vec<Child> {
             kind: kind.to_owned(),
         }),
         elsewhere: None,
-        tie: Tie::Generated { uid: uid.clone() },
+        proof: ParentProof::Generated { uid: uid.clone() },
     };
     let mut children = Vec::new();
     for source in &surface.spec.sources {

@@ -12,7 +12,8 @@ use crate::rules::Names;
 use crate::search::{Edge, Search};
 
 impl Search<'_> {
-    /// Adds tokens by TokenRequest. If policies check token requests, each account is decided by itself.
+    /// Adds edges by TokenRequest. If admission checks token requests, evaluates them for each account. Returns
+    /// whether all are admitted, so the edges are the same for every holder.
     pub(crate) fn expand_tokens(
         &mut self,
         holder: &Identity,
@@ -48,12 +49,14 @@ impl Search<'_> {
             self.add_edge(node, edge().with_verdict(verdict));
         }
         if is_open && granted.names == Names::All {
-            // Accounts that do not exist yet are not decided one by one: their names are enough.
+            // All existing accounts are admitted, so missing accounts are not evaluated one by one: the node of
+            // all tokens covers them.
             self.add_edge(Node::Tokens(binding.scope.clone()), edge());
         }
         is_open
     }
 
+    /// Adds edges from the values of Secrets to the accounts of token Secrets, stored ones and new ones.
     pub(crate) fn expand_secrets(&mut self, scope: &Scope) {
         let cluster = self.cluster;
         for (namespace, secrets) in list_in_scope(&cluster.token_secrets, scope) {
@@ -76,6 +79,7 @@ impl Search<'_> {
         );
     }
 
+    /// Adds edges from a new namespace to the accounts and the group that already have rights by its name.
     pub(crate) fn expand_new_namespace(&mut self, name: &str) {
         let cluster = self.cluster;
         for (account, by) in cluster.missing_accounts.get(name).into_iter().flatten() {
@@ -139,6 +143,8 @@ impl Search<'_> {
         }
     }
 
+    /// Adds edges to the missing accounts in existing namespaces of a scope. `with` is the right to create
+    /// ServiceAccounts.
     pub(crate) fn become_missing(&mut self, scope: &Scope, with: Node) {
         let cluster = self.cluster;
         let missing = list_in_scope(&cluster.missing_accounts, scope);

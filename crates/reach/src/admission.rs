@@ -47,23 +47,23 @@ impl Write {
     }
 }
 
-/// A policy, webhook or rule that decides a write, and the fate of writes while Tenure is dead.
+/// A policy, webhook or built-in rule that can deny a write, with the result of writes while the program behind it is down.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct WriteCheck {
     /// `ValidatingAdmissionPolicy/NAME`, `ValidatingWebhookConfiguration/NAME`, or a rule of a controller.
     pub name: String,
-    /// The fate of writes while the program behind it is dead.
+    /// The result of writes while the program behind the check is down.
     pub when_dead: FailurePolicy,
 }
 
 impl WriteCheck {
-    /// Checks whether admission's configuration in the cluster can remove it.
+    /// Checks whether the check is an object of admission's configuration, so a user with rights on that object can remove it.
     pub(crate) fn is_configurable(&self) -> bool {
         self.name.starts_with("ValidatingAdmissionPolicy/") || self.name.starts_with("ValidatingWebhookConfiguration/")
     }
 }
 
-/// The fate of a write while the program behind its judge is dead.
+/// The result of a write while the program behind its [`WriteCheck`] is down, for example a webhook's server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailurePolicy {
@@ -93,14 +93,15 @@ impl FailurePolicy {
 /// Admission's decision about a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// No judge denies the write.
+    /// No policy denies the write, and no check with an unknown answer sees it.
     Admitted,
-    /// Judges with an unknown answer see the write.
+    /// No policy denies the write, but these checks see it, and their answers can't be computed.
     Unknown(Vec<WriteCheck>),
-    /// A judge denies the write.
+    /// The policy that denies the write.
     Denied(WriteCheck),
 }
 
+/// A ValidatingAdmissionPolicy with its compiled expressions, and its bindings with the action `Deny`.
 struct Policy {
     judge: WriteCheck,
     ignores_failures: bool,
@@ -113,22 +114,23 @@ struct Policy {
     bindings: Vec<Value>,
 }
 
+/// A webhook of a ValidatingWebhookConfiguration with its compiled match conditions. The answer of its server is unknown.
 struct Webhook {
     judge: WriteCheck,
     matcher: Value,
     conditions: Vec<Result<Program, String>>,
 }
 
-/// All judges of writes.
+/// The checks of writes in the cluster: denying policies, validating webhooks, and a guard inside the API server.
 #[derive(Default)]
 pub(crate) struct Admission {
     policies: Vec<Policy>,
     webhooks: Vec<Webhook>,
-    /// A guard inside the API server: it has no object, and validates namespaces.
+    /// A guard inside the API server, which validates writes of namespaces. The guard is no object of the cluster.
     guard: Option<WriteCheck>,
 }
 
-/// The request's user, and the answers of RBAC.
+/// The user of a hypothetical write, and a function that answers whether RBAC allows the user a request.
 pub(crate) struct Requester<'a> {
     pub(crate) identity: &'a Identity,
     pub(crate) groups: &'a [String],
@@ -191,7 +193,7 @@ impl Admission {
         self
     }
 
-    /// Checks whether any judge sees creations of a resource. Most writes have no judge.
+    /// Checks whether the rules of any policy or webhook match a resource. For most resources, none does.
     pub(crate) fn checks_resource(&self, group: &str, resource: &str) -> bool {
         let mut matchers = self
             .policies
@@ -205,7 +207,7 @@ impl Admission {
         })
     }
 
-    /// Decides a creation or a change: whether a policy denies it, or a webhook might.
+    /// Returns whether a policy denies a creation or change, admission admits the write, or a check has an unknown answer.
     pub(crate) fn decide_write(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
         let request = describe_request(write, by);
         let inputs = Inputs {
@@ -369,6 +371,7 @@ fn has_operation(rule: &Value, operation: &str) -> bool {
         .any(|known| known == "*" || known == operation)
 }
 
+/// Checks whether one of the rules at `pointer` matches the operation, the resource, the scope and the name of a write.
 fn matches_rules(matcher: &Value, pointer: &str, write: &Write) -> bool {
     let resource = write.resource_and_subresource();
     read_list(matcher, pointer).iter().any(|rule| {
@@ -390,11 +393,13 @@ fn matches_write(matcher: &Value, write: &Write, namespace: Option<&Value>) -> b
     matches_rules(matcher, "/resourceRules", write) && selects_objects(matcher, write, namespace)
 }
 
+/// Checks whether `matchResources` of a policy's binding match a write. Without rules, only the selectors decide.
 fn matches_binding(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
     let has_rules = !read_list(matcher, "/resourceRules").is_empty();
     (!has_rules || matches_rules(matcher, "/resourceRules", write)) && selects_objects(matcher, write, namespace)
 }
 
+/// Checks whether the namespace selector and the object selector match a write, and no exclusion does.
 fn selects_objects(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
     let nothing = json!({});
     let labels = |object: &Value| object.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
@@ -419,6 +424,7 @@ fn add_name_label(mut labels: Value, name: &str) -> Value {
     labels
 }
 
+/// Returns the variable `request` of expressions, as an AdmissionRequest.
 fn describe_request(write: &Write, by: &Requester<'_>) -> Value {
     let kind = json!({ "group": write.group, "version": write.version, "kind": write.kind });
     let resource = json!({ "group": write.group, "version": write.version, "resource": write.resource });
@@ -430,6 +436,7 @@ fn describe_request(write: &Write, by: &Requester<'_>) -> Value {
     })
 }
 
+/// The variables of expressions about one write, and the answers of its `authorizer`.
 struct Inputs<'a> {
     object: &'a Value,
     old_object: Option<&'a Value>,
@@ -439,6 +446,7 @@ struct Inputs<'a> {
     may: &'a dyn Fn(&Check) -> bool,
 }
 
+/// The evaluation of one policy's or webhook's expressions, with the computed values of the policy's own `variables`.
 struct Activation<'a> {
     inputs: &'a Inputs<'a>,
     variables: Option<&'a BTreeMap<String, Result<Program, String>>>,

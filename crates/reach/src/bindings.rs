@@ -14,9 +14,9 @@ use crate::powers::{Granted, Power};
 use crate::rules::Names;
 use crate::search::{Edge, Search};
 
-/// The rights on roles and bindings in one scope, each with the binding that gives the right.
+/// The rights of identities to write, bind and escalate roles in one scope. Each right has the name of the binding that gives it.
 #[derive(Default)]
-pub(crate) struct Bounds<'c> {
+pub(crate) struct RoleRights<'c> {
     writes_bindings: Option<&'c str>,
     writes_roles: Option<&'c str>,
     escalates: Option<&'c str>,
@@ -24,11 +24,11 @@ pub(crate) struct Bounds<'c> {
     binds_roles: Vec<(&'c Names, &'c str)>,
 }
 
-/// The rights of several bindings that combine with each other.
+/// The rights of one identity or one set of groups that lead further only together, such as `bind` with the right to write bindings.
 #[derive(Default)]
-pub(crate) struct Combining<'c> {
-    scopes: BTreeMap<Scope, Bounds<'c>>,
-    whole: Bounds<'c>,
+pub(crate) struct CombinedRights<'c> {
+    scopes: BTreeMap<Scope, RoleRights<'c>>,
+    whole: RoleRights<'c>,
     writes_cluster_bindings: Option<&'c str>,
     writes_cluster_roles: Option<&'c str>,
     escalates_cluster_roles: Option<&'c str>,
@@ -37,7 +37,8 @@ pub(crate) struct Combining<'c> {
     has_any_in_cluster: bool,
 }
 
-impl<'c> Combining<'c> {
+impl<'c> CombinedRights<'c> {
+    /// Collects the rights of bindings that lead further only with another right.
     fn combine<'b: 'c>(cluster: &'c Cluster, bindings: impl Iterator<Item = &'b Binding>) -> Self {
         let mut combining = Self::default();
         for binding in bindings {
@@ -93,7 +94,7 @@ impl<'c> Search<'c> {
         shared: &[String],
     ) {
         let cluster = self.cluster;
-        let own: Combining<'_> = Combining::combine(cluster, own.iter().copied());
+        let own: CombinedRights<'_> = CombinedRights::combine(cluster, own.iter().copied());
         let of_groups = self.combine_groups(shared);
         let evaluations = self.evaluations;
         let is_first = !self.combined_groups.contains(shared);
@@ -103,21 +104,21 @@ impl<'c> Search<'c> {
         }
         if is_first {
             for (scope, bounds) in &of_groups.scopes {
-                self.expand_bounds(identity, groups, scope, &[bounds, &of_groups.whole]);
+                self.expand_role_rights(identity, groups, scope, &[bounds, &of_groups.whole]);
             }
         }
         for (scope, bounds) in &own.scopes {
-            let nothing = Bounds::default();
+            let nothing = RoleRights::default();
             let beside = of_groups.scopes.get(scope).unwrap_or(&nothing);
-            self.expand_bounds(identity, groups, scope, &[bounds, beside, &own.whole, &of_groups.whole]);
+            self.expand_role_rights(identity, groups, scope, &[bounds, beside, &own.whole, &of_groups.whole]);
         }
         if is_first && self.evaluations == evaluations {
             self.combined_groups.insert(shared.to_vec());
         }
     }
 
-    /// Reads the rights of groups, once for each set of them.
-    fn combine_groups(&mut self, shared: &[String]) -> Rc<Combining<'c>> {
+    /// Collects the rights of a set of groups, and caches the result for the next identity in these groups.
+    fn combine_groups(&mut self, shared: &[String]) -> Rc<CombinedRights<'c>> {
         if let Some(known) = self.group_rights.get(shared) {
             return Rc::clone(known);
         }
@@ -127,13 +128,14 @@ impl<'c> Search<'c> {
             .filter_map(|group| cluster.bindings.get(&group))
             .flatten()
             .collect();
-        let combining = Rc::new(Combining::combine(cluster, bindings.into_iter()));
+        let combining = Rc::new(CombinedRights::combine(cluster, bindings.into_iter()));
         self.group_rights.insert(shared.to_vec(), Rc::clone(&combining));
         combining
     }
 
-    fn expand_whole(&mut self, identity: &Identity, groups: &[String], parts: &[&Combining<'_>]) {
-        let first = |read: &dyn Fn(&Combining<'_>) -> Option<String>| parts.iter().find_map(|part| read(part));
+    /// Adds the edges of rights in the whole cluster, and of rights in every namespace.
+    fn expand_whole(&mut self, identity: &Identity, groups: &[String], parts: &[&CombinedRights<'_>]) {
+        let first = |read: &dyn Fn(&CombinedRights<'_>) -> Option<String>| parts.iter().find_map(|part| read(part));
         let owned = |text: Option<&str>| text.map(str::to_owned);
         if let Some(by) = first(&|part| owned(part.approves_certificates)) {
             let signers: Vec<&Names> = parts.iter().flat_map(|part| part.signers.iter().copied()).collect();
@@ -150,12 +152,11 @@ impl<'c> Search<'c> {
                 self.bind_identity(identity, groups, &Scope::Cluster, "ClusterRole/", names, by);
             }
         }
-        let wholes: Vec<&Bounds<'_>> = parts.iter().map(|part| &part.whole).collect();
-        self.expand_bounds(identity, groups, &Scope::EveryNamespace, &wholes);
+        let wholes: Vec<&RoleRights<'_>> = parts.iter().map(|part| &part.whole).collect();
+        self.expand_role_rights(identity, groups, &Scope::EveryNamespace, &wholes);
     }
 
-    /// Adds the approval of certificates. It needs the verb `approve` on the signer, of the same
-    /// identity.
+    /// Adds edges to the approval of certificates, for each signer on which the same identity has the verb `approve`.
     fn approve_certificates(&mut self, signers: &[&Names], by: &str) {
         for (signer, node) in [
             ("kubernetes.io/kube-apiserver-client", Node::CertificateApproval),
@@ -174,8 +175,8 @@ impl<'c> Search<'c> {
         }
     }
 
-    /// Combines rights with the same scope.
-    fn expand_bounds(&mut self, identity: &Identity, groups: &[String], scope: &Scope, parts: &[&Bounds<'_>]) {
+    /// Adds the edges of rights in one scope: `escalate` with the right to write roles, and `bind` with the right to write bindings.
+    fn expand_role_rights(&mut self, identity: &Identity, groups: &[String], scope: &Scope, parts: &[&RoleRights<'_>]) {
         if let Some(by) = parts.iter().find_map(|part| part.escalates)
             && parts.iter().any(|part| part.writes_roles.is_some())
         {
@@ -202,7 +203,7 @@ impl<'c> Search<'c> {
         }
     }
 
-    /// Binds roles to the identity itself.
+    /// Adds edges to the roles that the identity can bind to itself in a scope, as far as admission allows the binding.
     fn bind_identity(
         &mut self,
         identity: &Identity,
@@ -262,6 +263,7 @@ impl<'c> Search<'c> {
         }
     }
 
+    /// Returns admission's decision about a binding of a role to the identity.
     fn judge_binding(
         &mut self,
         is_judged: bool,

@@ -25,7 +25,7 @@ pub(crate) struct Role {
     pub(crate) combines_rights: bool,
 }
 
-/// A role that a subject has in a scope.
+/// A role that a RoleBinding or ClusterRoleBinding gives a subject, with the scope where its rules hold.
 pub(crate) struct Binding {
     pub(crate) label: String,
     pub(crate) role: usize,
@@ -35,20 +35,20 @@ pub(crate) struct Binding {
 /// A Pod or workload that runs as a ServiceAccount.
 pub(crate) struct Runner {
     pub(crate) label: String,
-    /// The name of its Pod. Empty for workloads.
+    /// The name of the Pod. Empty for workloads.
     pub(crate) pod: String,
     pub(crate) account: String,
     pub(crate) is_privileged: bool,
 }
 
-/// A controller that acts for the authors of objects.
+/// A running controller of Flux or Argo CD, which acts for the authors of objects.
 pub(crate) struct Controller {
     pub(crate) namespace: String,
     pub(crate) account: String,
     pub(crate) is_locked_down: bool,
 }
 
-/// A Tenant.
+/// The owners and namespaces of a Tenant.
 #[derive(Default)]
 pub(crate) struct Tenant {
     pub(crate) owners: Vec<Identity>,
@@ -56,7 +56,8 @@ pub(crate) struct Tenant {
     pub(crate) uid: String,
 }
 
-/// An AccessProvider.
+/// The fields of an AccessProvider that say who can obtain its credentials: namespaces by pattern, tenants, and the account that
+/// writes the Secrets.
 pub(crate) struct Provider {
     pub(crate) name: String,
     pub(crate) namespace: String,
@@ -65,17 +66,20 @@ pub(crate) struct Provider {
     pub(crate) writer: String,
 }
 
-/// The known facts about the nodes.
+/// The knowledge about the cluster's nodes: whether nodes exist, and whether the control plane runs on one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nodes {
+    /// The nodes could not be read.
     Unknown,
+    /// The cluster has no nodes.
     Missing,
     /// Only workers: the control plane runs elsewhere.
     Workers,
+    /// A node runs the control plane.
     ControlPlane,
 }
 
-/// A cluster, ready for questions.
+/// The objects of a cluster that give authority, with indexes for the search.
 pub struct Cluster {
     pub(crate) roles: Vec<Role>,
     pub(crate) role_index: HashMap<String, usize>,
@@ -86,16 +90,22 @@ pub struct Cluster {
     pub(crate) missing_accounts: BTreeMap<String, BTreeMap<String, String>>,
     /// Namespaces that do not exist, and the object that names each.
     pub(crate) missing_namespaces: BTreeMap<String, String>,
+    /// The account of each Secret with a token, by namespace and name of the Secret.
     pub(crate) token_secrets: BTreeMap<String, BTreeMap<String, String>>,
+    /// The Pods and workloads of each namespace.
     pub(crate) runners: BTreeMap<String, Vec<Runner>>,
     pub(crate) tenants: BTreeMap<String, Tenant>,
     pub(crate) controllers: BTreeMap<&'static str, Vec<Controller>>,
+    /// The accounts of the lanes that reconcile each namespace.
     pub(crate) lanes: BTreeMap<String, BTreeSet<Identity>>,
     pub(crate) providers: Vec<Provider>,
+    /// The names of the FluxAccessTargets.
     pub(crate) targets: Vec<String>,
+    /// The API groups with a CustomResourceDefinition.
     pub(crate) custom_groups: Vec<String>,
     pub(crate) nodes: Nodes,
     pub(crate) admission: Admission,
+    /// The kinds and roles that could not be read, as texts for the report.
     pub(crate) unknown: BTreeSet<String>,
 }
 
@@ -182,7 +192,8 @@ impl Cluster {
     }
 
     fn read_roles(&mut self, cluster_roles: &[&Value], roles: &[&Value]) {
-        // A selector is compared with each ClusterRole once; Kubernetes' controller has already filled an aggregate of aggregates.
+        // Only rules of directly selected ClusterRoles are added. If a selected ClusterRole is itself an aggregate,
+        // Kubernetes' controller has already filled its rules.
         for role in cluster_roles {
             let name = read_text(role, "/metadata/name");
             let mut rules: Vec<Rule> = read_list(role, "/rules").iter().map(Rule::read).collect();
@@ -207,7 +218,7 @@ impl Cluster {
             let rules = read_list(role, "/rules").iter().map(Rule::read).collect();
             self.add_role(format!("Role/{namespace}/{name}"), rules);
         }
-        // A name without a role can't be bound.
+        // A right to bind a role that does not exist leads nowhere, so such names are removed.
         let names: HashSet<String> = self
             .role_index
             .keys()
@@ -262,7 +273,8 @@ impl Cluster {
                 self.lanes.entry(namespace.to_owned()).or_default().extend(lanes);
             }
             let Some(&role) = self.role_index.get(&role) else {
-                // The names are still inherited: the role may be created again.
+                // The subjects stay known although the role is missing: another binding or a re-created role may give them
+                // rights.
                 for subject in subjects {
                     self.bindings.entry(subject).or_default();
                 }
@@ -300,7 +312,8 @@ impl Cluster {
                     _ => Identity::from_user_name(name),
                 });
             }
-            // The claims of namespaces count only if no record was exported.
+            // The labels of namespaces count only if the Tenant was exported without its status, which records its
+            // namespaces.
             if tenant.get("status").is_some() {
                 read.namespaces = list_texts(tenant, "/status/namespaces").into_iter().collect();
                 let spaces = read_list(tenant, "/status/spaces").iter();
@@ -313,6 +326,7 @@ impl Cluster {
         }
     }
 
+    /// Records the ServiceAccount of each Secret with a token.
     fn read_secrets(&mut self, secrets: &[&Value]) {
         for secret in secrets {
             let account = read_annotation(secret, "kubernetes.io/service-account.name");
@@ -325,6 +339,7 @@ impl Cluster {
         }
     }
 
+    /// Records the ServiceAccount of each Pod and workload.
     fn read_runners(&mut self, by_kind: &HashMap<(&str, &str), Vec<&Value>>) {
         for (group, kind, pod) in [
             ("", "Pod", ""),
@@ -357,6 +372,7 @@ impl Cluster {
         }
     }
 
+    /// Records a workload that is a known controller, and whether its arguments lock it down.
     fn read_controller(&mut self, object: &Value, spec: &Value, namespace: &str, account: &str) {
         if read_text(object, "/kind") == "Pod" {
             return;
@@ -393,7 +409,8 @@ impl Cluster {
         });
     }
 
-    /// Finds missing objects that others name: the creator of such an object inherits the rights of its name.
+    /// Finds ServiceAccounts and namespaces that bindings or Tenants name and that do not exist. The creator of such an
+    /// object inherits the rights of its name.
     fn find_missing(&mut self) {
         let mut accounts: Vec<(String, String, String)> = Vec::new();
         let mut namespaces: Vec<(String, String)> = Vec::new();
@@ -492,7 +509,7 @@ impl Cluster {
         role.rules.iter().all(|rule| covers_rule(&held, rule))
     }
 
-    /// Returns the answer of the authorizer in an expression.
+    /// Returns RBAC's answer to a check by the `authorizer` of a CEL expression.
     pub(crate) fn answer_check(&self, identity: &Identity, groups: &[String], check: &Check) -> bool {
         if check.stage != Stage::Resource {
             return false;

@@ -7,12 +7,14 @@ use serde_json::Value;
 use crate::kinds::{ReadKind, SOURCES, is_custom};
 use crate::object::{read_group, read_text};
 
-/// The kinds for which the objects are complete.
+/// The kinds that could not be read. Objects of all other kinds are complete, so a missing one does
+/// not exist.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     /// Kinds that could not be read, as `nodes` or `roles.rbac.authorization.k8s.io`.
     pub unread: BTreeSet<String>,
-    /// The name of a guard inside the API server that validates tenants' writes, if it has one.
+    /// The name of a guard inside the API server that validates tenants' writes, if the API server
+    /// has one.
     pub guard: Option<String>,
 }
 
@@ -33,6 +35,8 @@ impl Coverage {
         }
     }
 
+    /// Checks whether the objects of a kind are complete. `resource` has the form of
+    /// [`name_source`].
     pub(crate) fn has(&self, resource: &str) -> bool {
         !self.unread.contains(resource)
     }

@@ -33,7 +33,7 @@ impl Search<'_> {
         cluster.admission.decide_write(write, namespace, &requester)
     }
 
-    /// Returns admission's decision about a change of a namespace. Nothing limits a holder that may also update the namespace.
+    /// Returns admission's decision about a change of a namespace. Admission limits no holder that may also update the namespace.
     pub(crate) fn decide_namespace_change(
         &mut self,
         name: &str,
@@ -55,7 +55,7 @@ impl Search<'_> {
         self.decide_admission(&write, identity, groups)
     }
 
-    /// Adds approvals of an identity. Returns whether they are the same for every identity: two of a target are
+    /// Adds the identity as an approver of access targets. Returns whether no other identity needs to be added: two approvers of each target are
     /// enough.
     pub(crate) fn approve_access(&mut self, holder: &Identity, names: &Names, edge: &Edge) -> bool {
         let cluster = self.cluster;
@@ -139,8 +139,8 @@ impl Search<'_> {
         }
     }
 
-    /// Adds the credential of an AccessProvider that names a namespace by a pattern, for a tenant that the AccessProvider does not list by name: `*`
-    /// says that each tenant may ask, and lists none.
+    /// Adds the credential of an AccessProvider that names a namespace by a pattern, for a tenant that the AccessProvider does not list by name. The
+    /// tenant `*` in its list allows each tenant to request, and names none.
     fn expand_credentials(
         &mut self,
         identity: &Identity,
@@ -219,10 +219,10 @@ impl Search<'_> {
         }
     }
 
-    /// Combines a requester and an approver if the subject is both.
+    /// Adds the edge from an access request and an approval to the credential, if the subject reaches two different identities for them.
     pub(crate) fn combine_access(&mut self, node: &Node) {
         match node {
-            // Two requesters are enough: one of them is not the approver.
+            // Two requesters are enough, because at most one of them is also the approver.
             Node::AccessRequest(by) if self.requesters.len() < 2 => self.requesters.push(by.clone()),
             Node::AccessApproval(by, target) => {
                 let approvers = self.approvers.entry(target.clone()).or_default();

@@ -127,7 +127,7 @@ impl Search<'_> {
 
     pub(crate) fn list_groups(&self, identity: &Identity) -> Vec<String> {
         let mut groups = identity.list_groups();
-        // Groups in the question belong to the start.
+        // Only the subject of the question has the extra groups.
         if self
             .nodes
             .first()
@@ -182,7 +182,7 @@ impl Search<'_> {
         for binding in own {
             self.expand_role(identity, &groups, binding);
         }
-        // Thousands of accounts share their groups: the edges of these are expanded once, unless they depend on the account.
+        // Thousands of accounts share their groups: the edges of the groups are expanded once, unless the edges depend on the account.
         let shared = self.list_shared_groups(&groups);
         let all = cluster.list_bindings(identity, &groups);
         if !self.expanded_groups.contains(&shared) {
@@ -199,7 +199,7 @@ impl Search<'_> {
         self.expand_ownership(identity, &groups, &all);
     }
 
-    /// Adds the edges of the rules of a role that an identity has in a scope.
+    /// Adds the edges of the rules of a bound role. Returns whether the edges are the same for every holder of the role in this scope.
     fn expand_role(&mut self, holder: &Identity, groups: &[String], binding: &Binding) -> bool {
         let key = (binding.role, binding.scope.clone());
         if self.expanded.contains(&key) {
@@ -219,7 +219,7 @@ impl Search<'_> {
         is_shared
     }
 
-    /// Adds the edges of one power. Returns whether they are the same for every holder.
+    /// Adds the edges of one power. Returns whether the edges are the same for every holder.
     fn expand_power(&mut self, holder: &Identity, groups: &[String], binding: &Binding, granted: &Granted) -> bool {
         let scope = &binding.scope;
         let is_cluster = *scope == Scope::Cluster;
@@ -278,7 +278,7 @@ impl Search<'_> {
             }
             Power::CreateNamespaces if is_cluster => self.add_edge(Node::NewNamespaces, edge("create-namespaces")),
             Power::ChangeNamespaces => {
-                // One without the right to update may be limited by admission to new namespaces.
+                // Admission may limit the patches of a holder without the verb `update` to new namespaces.
                 let role = self.cluster.roles.get(binding.role);
                 let may_update =
                     role.is_some_and(|role| role.rules.iter().any(|rule| rule.covers("update", "", "namespaces")));
@@ -307,6 +307,7 @@ impl Search<'_> {
         true
     }
 
+    /// Adds edges to the lanes that reconcile objects in a scope.
     fn feed_lanes(&mut self, scope: &Scope, edge: &Edge) {
         let cluster = self.cluster;
         for (namespace, lanes) in list_in_scope(&cluster.lanes, scope) {
@@ -318,7 +319,8 @@ impl Search<'_> {
         }
     }
 
-    /// Adds the labels of namespaces. Admission decides about an applier's changes. Returns whether they are the same for every holder.
+    /// Adds edges to the labels of namespaces with a Pod Security level. For an `applier`, admission decides about each change. Returns
+    /// whether the edges are the same for every holder.
     fn expand_namespace_labels(
         &mut self,
         applier: Option<(&Identity, &[String])>,
@@ -416,7 +418,8 @@ impl Search<'_> {
         }
     }
 
-    /// Adds an object that names an account. If a lane reconciles the namespace, the lane requests the account's token.
+    /// Adds an edge to an account that a written object can name. If a lane reconciles the object, the lane requests the account's
+    /// token.
     fn add_identity(&mut self, namespace: &str, name: &str, group: &str) {
         let cluster = self.cluster;
         let node = Node::account(namespace, name);
@@ -441,6 +444,7 @@ impl Search<'_> {
         self.add_edge(node, edge);
     }
 
+    /// Adds new namespaces if the subject can also create namespaces, and has the ability `sort` in all of them.
     fn combine_new_namespaces(&mut self, sort: &'static str, scope: &Scope) {
         if scope.namespace().is_none() && !self.combine_scopes(sort, scope, "new-namespaces").is_empty() {
             self.reach_new_namespaces(&Node::NewNamespaces);
@@ -451,7 +455,7 @@ impl Search<'_> {
         self.go_to_runners(scope, &Names::All, Edge::new("pod-account", "", ""));
     }
 
-    /// Goes to the accounts of running Pods. For named Pods, it goes only to theirs.
+    /// Adds edges to the accounts of running Pods and workloads. If `names` lists Pods, adds only the accounts of those Pods.
     fn go_to_runners(&mut self, scope: &Scope, names: &Names, edge: Edge) {
         if *names == Names::All && edge.name != "pod-account" {
             self.add_edge(Node::RunningPods(scope.clone()), edge);
@@ -490,13 +494,14 @@ impl Search<'_> {
         self.go_to_runners(&Scope::EveryNamespace, &Names::All, Edge::new("pod-account", "", ""));
     }
 
-    /// Goes to the hosts of nodes, if the cluster has nodes.
+    /// Adds an edge to the hosts of nodes, if the cluster has nodes.
     fn reach_nodes(&mut self, edge: Edge) {
         if self.cluster.nodes != Nodes::Missing {
             self.add_edge(Node::Nodes, edge);
         }
     }
 
+    /// Adds edges to every user and to the nodes, if the subject can both request certificates and approve them.
     fn expand_certificates(&mut self) {
         let (requests, approval) = (
             self.find(&Node::CertificateRequests),
@@ -544,6 +549,7 @@ impl Search<'_> {
         }
     }
 
+    /// Adds edges to the accounts as which the controller of a kind acts for objects in a scope.
     fn expand_deputies(&mut self, resource: &str, scope: &Scope) {
         let cluster = self.cluster;
         let found = DEPUTIES
@@ -573,7 +579,7 @@ impl Search<'_> {
         }
     }
 
-    /// Checks whether an account is a lane's.
+    /// Checks whether an identity is the ServiceAccount of a lane.
     pub(crate) fn is_lane(identity: &Identity) -> bool {
         matches!(identity, Identity::Account { name, .. } if name.starts_with(LANE_PREFIX))
     }

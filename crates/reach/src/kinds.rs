@@ -6,7 +6,7 @@ pub(crate) struct ActingKind {
     pub(crate) group: &'static str,
     /// The resource.
     pub(crate) resource: &'static str,
-    /// The effect of the objects.
+    /// The action of the controller for these objects.
     pub(crate) does: ControllerAction,
 }
 
@@ -30,7 +30,7 @@ const fn makes_pods(group: &'static str, resource: &'static str) -> ActingKind {
     }
 }
 
-/// The deputies.
+/// The deputies: kinds whose controller acts with rights that the object's author may lack.
 pub(crate) const DEPUTIES: &[ActingKind] = &[
     makes_pods("", "replicationcontrollers"),
     makes_pods("apps", "deployments"),
@@ -92,7 +92,7 @@ pub(crate) const CONTROLLERS: &[&str] = &[
     "argocd-application-controller",
 ];
 
-/// The flag that locks a controller of Flux down: without a name, objects act as this account of their own namespace.
+/// The flag that locks a controller of Flux down: for an object that names no account, the controller acts as this account of the object's namespace.
 pub(crate) const LOCKDOWN_FLAG: &str = "--default-service-account=";
 
 /// Groups whose objects a lane of Tenure reconciles.
@@ -135,7 +135,7 @@ pub struct ReadKind {
     pub resource: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// True if metadata is enough. Only metadata of Secrets may be read.
+    /// Whether only metadata is read. Values of Secrets are never read.
     pub metadata_only: bool,
 }
 
@@ -167,7 +167,7 @@ const fn read_metadata(group: &'static str, resource: &'static str, kind: &'stat
     }
 }
 
-/// All kinds that are read.
+/// The kinds that `tenure reach` reads from a cluster.
 pub const SOURCES: &[ReadKind] = &[
     read_whole(RBAC, "clusterroles", "ClusterRole"),
     read_whole(RBAC, "clusterrolebindings", "ClusterRoleBinding"),

@@ -47,7 +47,8 @@ pub(crate) enum Power {
 }
 
 impl Power {
-    /// Checks whether the power leads somewhere only with another right of the same identity.
+    /// Checks whether the power leads further only together with another right of the same
+    /// identity.
     pub(crate) fn needs_another(self) -> bool {
         matches!(
             self,
@@ -65,7 +66,8 @@ impl Power {
     }
 }
 
-/// A row: the power that any of the verbs on the resource gives.
+/// A row of the table of powers: the power, the verbs of which any is enough, the API group and the
+/// resource.
 struct Row(Power, &'static [&'static str], &'static str, &'static str);
 
 const WRITE: &[&str] = &["create", "update", "patch"];
@@ -74,6 +76,7 @@ const READ: &[&str] = &["get", "list", "watch"];
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const CERTIFICATES: &str = "certificates.k8s.io";
 
+/// The table of powers.
 const ROWS: &[Row] = &[
     Row(Power::CreatePods, &["create"], "", "pods"),
     Row(Power::ChangePods, CHANGE, "", "pods"),

@@ -12,7 +12,7 @@ use crate::rules::{RequestedRight, Rule};
 use crate::search::{Edge, Search};
 use crate::subject::Subject;
 
-/// The greatest number of writes that the policies of admission evaluate.
+/// The greatest number of hypothetical writes on which a search evaluates admission.
 const MOST_EVALUATIONS: usize = 20_000;
 
 /// One step of a path.
@@ -31,24 +31,25 @@ pub struct Step {
     /// A second node that the step needs. The subject reaches it, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
-    /// The judges of the write whose answer can't be computed.
+    /// The policies and webhooks that check the write of this step, and whose answers can't be
+    /// computed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub judged_by: Vec<WriteCheck>,
-    /// The obstacle of the write, if the subject can remove it.
+    /// The policy or webhook that denies the write of this step, if the subject can remove it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken_away: Option<WriteCheck>,
     /// The node at its end.
     pub to: String,
 }
 
-/// A reached node.
+/// A reached node with a shortest path to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reached {
     /// The node: `cluster-admin`, `serviceaccount a/b`, `Secrets in namespace a`.
     pub node: Node,
     /// The sort of node.
     pub sort: &'static str,
-    /// True if the path has no judge with an unknown answer.
+    /// Whether every write on the path is known to be admitted.
     pub is_certain: bool,
     /// A shortest path.
     pub path: Vec<Step>,
@@ -84,7 +85,7 @@ pub struct Right {
     pub rules: Vec<Rule>,
 }
 
-/// An edge that a policy stops.
+/// An edge that the subject can't follow, because a policy denies the write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stopped {
     /// The node at its beginning.
@@ -97,7 +98,7 @@ pub struct Stopped {
     pub by: WriteCheck,
 }
 
-/// An object in a question.
+/// The object whose readers, writers and deleters are searched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// The API group.
@@ -110,7 +111,7 @@ pub struct Target {
     pub name: String,
 }
 
-/// A way in which an object can be reached.
+/// A right by which the subject can read, write or delete the target object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Access {
     /// `read`, `write` or `delete`.

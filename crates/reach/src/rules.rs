@@ -27,7 +27,7 @@ pub struct Rule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// A question to RBAC.
+/// A request that RBAC allows or denies: a verb on a resource, or on one object by name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RequestedRight<'a> {
     pub(crate) verb: &'a str,
@@ -49,11 +49,12 @@ impl Rule {
         }
     }
 
-    /// Checks whether the rule allows a verb on a resource, with some name.
+    /// Checks whether the rule allows a verb on at least one object of a resource.
     pub(crate) fn covers(&self, verb: &str, group: &str, resource: &str) -> bool {
         self.has_verb(verb) && self.has_group(group) && self.has_resource(resource)
     }
 
+    /// Checks whether the rule allows a request.
     pub(crate) fn allows(&self, asked: &RequestedRight<'_>) -> bool {
         self.covers(asked.verb, asked.group, asked.resource) && self.has_name(asked.name)
     }
@@ -77,8 +78,8 @@ impl Rule {
         self.resource_names.is_empty() || self.resource_names.iter().any(|known| known == name)
     }
 
-    /// Checks whether the rule allows everything that another rule allows, as the escalation check
-    /// of RBAC does.
+    /// Checks whether the rule allows a verb on a resource for all these names, as the escalation
+    /// check of RBAC does. No names stand for all objects.
     fn contains(&self, verb: &str, group: &str, resource: &str, names: &[String]) -> bool {
         self.covers(verb, group, resource)
             && (self.resource_names.is_empty() || (!names.is_empty() && names.iter().all(|name| self.has_name(name))))
@@ -101,7 +102,7 @@ pub(crate) fn covers_rule(held: &[&Rule], wanted: &Rule) -> bool {
         .all(|url| held.iter().any(|rule| rule.non_resource_urls.contains(url)))
 }
 
-/// Names of objects.
+/// The object names to which a rule is limited (`resourceNames`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     /// Every name.

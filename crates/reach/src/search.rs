@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::rc::Rc;
 
 use crate::admission::{Verdict, WriteCheck};
-use crate::bindings::Combining;
+use crate::bindings::CombinedRights;
 use crate::cluster::Cluster;
 use crate::node::{Identity, Node, Scope};
 
@@ -17,13 +17,13 @@ const MOST_STOPPED: usize = 1000;
 /// The greatest number of nodes that a search reaches.
 const MOST_NODES: usize = 300_000;
 
-/// An edge, as it is made.
+/// An edge to a node, with the right that it needs, the object that gives the right, and admission's decision.
 #[derive(Clone, Debug)]
 pub(crate) struct Edge {
     pub(crate) name: &'static str,
     /// The right that the edge needs.
     pub(crate) right: String,
-    /// The binding or the object that gives it.
+    /// The binding or the object that gives the right.
     pub(crate) by: String,
     /// A second node that the edge needs.
     pub(crate) with: Option<Node>,
@@ -52,7 +52,7 @@ impl Edge {
     }
 }
 
-/// The way in which a node was reached.
+/// The previous node and the edge by which a node was reached at the lowest known cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) from: Option<usize>,
@@ -70,7 +70,7 @@ pub(crate) struct StoppedEdge {
     pub(crate) judge: WriteCheck,
 }
 
-/// The state of a search.
+/// The state of a search: the reached nodes, the queue of nodes to expand, and the stopped edges.
 pub(crate) struct Search<'c> {
     pub(crate) cluster: &'c Cluster,
     /// Groups of the subject, beyond those that the API server adds.
@@ -82,20 +82,22 @@ pub(crate) struct Search<'c> {
     queue: BinaryHeap<Reverse<((u32, u32), usize)>>,
     pub(crate) stopped: Vec<StoppedEdge>,
     stopped_nodes: BTreeSet<Node>,
-    /// True if the obstacles of edges have been removed.
+    /// Whether the search follows edges that configurable policies deny, because the subject can remove these policies.
     pub(crate) ignores_stops: bool,
-    /// Roles whose edges are open for every identity, by role and scope.
+    /// The roles, with scope, whose edges are expanded and are the same for every holder.
     pub(crate) expanded: BTreeSet<(usize, Scope)>,
-    /// Sets of groups whose roles are expanded for every identity.
+    /// Sets of groups whose roles are expanded, with the same edges for every member.
     pub(crate) expanded_groups: BTreeSet<Vec<String>>,
     /// Sets of groups whose rights to roles and bindings are combined.
     pub(crate) combined_groups: BTreeSet<Vec<String>>,
-    pub(crate) group_rights: HashMap<Vec<String>, Rc<Combining<'c>>>,
-    /// Nodes that combine with others, by sort.
+    pub(crate) group_rights: HashMap<Vec<String>, Rc<CombinedRights<'c>>>,
+    /// The scopes of the reached nodes that lead further only together with a node of another sort, by sort.
     pub(crate) combined: BTreeMap<&'static str, BTreeSet<Scope>>,
+    /// The number of the node that is being expanded.
     pub(crate) expanding: usize,
     /// The number of evaluations of admission that are left.
     pub(crate) evaluations: usize,
+    /// The parts of the search that were left out, as texts for the report.
     pub(crate) notes: BTreeSet<String>,
     /// The first two identities that request credentials.
     pub(crate) requesters: Vec<Identity>,
@@ -129,7 +131,8 @@ impl<'c> Search<'c> {
         }
     }
 
-    /// Searches from the nodes that the subject is.
+    /// Searches from the subject's node. If the subject reaches admission's configuration, follows the stopped edges
+    /// afterwards.
     pub(crate) fn run(&mut self, start: Node) {
         self.add_start(start.clone());
         self.expand_queue();
@@ -191,7 +194,7 @@ impl<'c> Search<'c> {
         self.index.get(node).copied()
     }
 
-    /// Checks whether a node was already reached, at no higher cost than by an edge from the current node.
+    /// Checks whether a node is expanded already. An edge from the current node can't lower its cost.
     pub(crate) fn is_done(&self, node: &Node) -> bool {
         self.find(node)
             .is_some_and(|number| self.done.get(number).copied().unwrap_or(false))
@@ -217,7 +220,7 @@ impl<'c> Search<'c> {
         let Some((unknown_before, steps)) = self.arrivals.get(from).map(|arrival| arrival.cost) else {
             return;
         };
-        // The second node of a combination is also on the way.
+        // The path also needs the second node, so unknown answers on the way to that node count, too.
         let beside = edge.with.as_ref().and_then(|node| self.find(node));
         let beside = beside
             .and_then(|number| self.arrivals.get(number))
@@ -266,7 +269,8 @@ impl<'c> Search<'c> {
         path
     }
 
-    /// Records a node that combines with others in the scope of both.
+    /// Records a reached node of one sort. Returns its common scopes with each reached node of the sort `with`, and
+    /// that node's scope.
     pub(crate) fn combine_scopes(
         &mut self,
         sort: &'static str,

@@ -1,4 +1,4 @@
-//! The subject of a question.
+//! The subject of a search.
 
 use std::str::FromStr;
 

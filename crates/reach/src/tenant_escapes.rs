@@ -28,7 +28,7 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
         }
         _ => false,
     };
-    // The scopes that bindings give directly, and the whole cluster if one does.
+    // The scopes of all bindings of the tenant's own identities.
     let mut granted: BTreeSet<Scope> = BTreeSet::new();
     for node in reach.nodes().iter().filter(|node| is_inside(node)) {
         let Some(identity) = node.identity() else { continue };
@@ -51,7 +51,7 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
     if holds_all {
         return Ok(Vec::new());
     }
-    // An identity with all rights reaches all identities, too.
+    // A subject with cluster-admin also reaches all identities. Nodes behind cluster-admin are left out.
     let admin = reach.nodes().iter().position(Node::is_cluster_admin);
     let administrator = admin.and_then(|number| reach.list_way(number).into_iter().rev().nth(1));
     // A path's nodes come before its end.
@@ -113,7 +113,7 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
     Ok(beyond)
 }
 
-/// Checks whether a path is a binding of the tenant's own identity, which an administrator granted.
+/// Checks whether a path uses only bindings of the tenant's own identities, which an administrator made.
 fn is_direct(reached: &Reached) -> bool {
     reached
         .path

@@ -93,7 +93,7 @@ pub(crate) fn refuse_impersonation(config: &kube::Config, command: &str) -> Resu
     .hint("use a context whose user impersonates no account: --context NAME, or --kubeconfig FILE"))
 }
 
-/// Returns such a configuration by a token of the account alone.
+/// Returns a configuration for an account by a new token, and never by impersonation.
 pub(crate) async fn by_token(
     mut config: kube::Config,
     client: &kube::Client,

@@ -6,9 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
-/// The names and the address that follow from a server's listener.
+/// The names in a server's certificate, and the address that the server gives to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Advertised {
+pub(crate) struct AdvertisedAddress {
     /// Names, in addition to the loopback names, by which clients may call the server.
     pub(crate) names: Vec<String>,
     /// The address that clients get.
@@ -16,7 +16,7 @@ pub(crate) struct Advertised {
 }
 
 /// Computes the names of a server that listens on `bound` of a machine with these addresses, in the order of its interfaces.
-pub(crate) fn choose_advertised(bound: IpAddr, given: Option<IpAddr>, addresses: &[IpAddr]) -> Advertised {
+pub(crate) fn choose_advertised(bound: IpAddr, given: Option<IpAddr>, addresses: &[IpAddr]) -> AdvertisedAddress {
     let mut reached: Vec<IpAddr> = if bound.is_unspecified() {
         // The IPv6 wildcard also accepts IPv4.
         let fits = |address: &&IpAddr| (bound.is_ipv6() || address.is_ipv4()) && is_of_use(**address);
@@ -36,7 +36,7 @@ pub(crate) fn choose_advertised(bound: IpAddr, given: Option<IpAddr>, addresses:
     let mut names: Vec<String> = reached.iter().map(ToString::to_string).collect();
     names.sort();
     names.dedup();
-    Advertised {
+    AdvertisedAddress {
         names,
         host: host.unwrap_or(loopback),
     }

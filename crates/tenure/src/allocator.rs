@@ -7,7 +7,7 @@ use std::time::Duration;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The interval of the task.
+/// The interval at which [`give_back_freed_memory`] runs.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// The stack of an idle thread, in bytes.
@@ -20,7 +20,7 @@ pub(crate) async fn give_back_freed_memory() {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // The thread has to allocate, or the allocator doesn't know it. If no thread can start, memory is the smaller problem.
+        // The thread has to allocate, or the allocator doesn't know it. A failed start of the thread is ignored.
         let thread = std::thread::Builder::new()
             .name("give-back".to_owned())
             .stack_size(STACK);

@@ -5,7 +5,7 @@ use kube::client::Body;
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-/// The answer of the API server.
+/// The API server's answer to one request, whether the request succeeded or was refused.
 pub(crate) struct Answer {
     /// The HTTP status.
     pub(crate) code: u16,
@@ -23,7 +23,7 @@ impl Answer {
         (200..300).contains(&self.code)
     }
 
-    /// Whether this rule denied the request, by the message that users read.
+    /// Checks whether the message of the answer names this rule as the reason of the denial.
     pub(crate) fn is_denied_by(&self, rule: &str) -> bool {
         self.code == 403 && self.message.ends_with(&format!("({rule})"))
     }

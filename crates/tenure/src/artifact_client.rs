@@ -47,19 +47,19 @@ pub(crate) struct ArtifactFlags {
     artifact_ca: Option<PathBuf>,
 }
 
-/// The place from which a command gets artifacts.
+/// The folder or server from which a command reads artifacts.
 pub(crate) enum ArtifactAccess {
     /// A folder of this machine.
     Folder(PathBuf),
     /// The artifact server.
     Server(Box<ArtifactClient>),
-    /// No place, for this reason.
+    /// The command has neither a folder nor a server, for this reason.
     Missing(String),
 }
 
 impl ArtifactFlags {
-    /// Finds the artifacts. A folder needs no network, so it comes before the server of the kubeconfig. A missing server is no failure, since commands have more to show
-    /// than file and line.
+    /// Finds the folder or the server with the artifacts. A folder needs no network, so a folder comes before the server of the kubeconfig. A missing server is no
+    /// failure, since commands have more to show than file and line.
     pub(crate) async fn open(&self, connect: &Connect) -> Result<ArtifactAccess, Failure> {
         if let Some(folder) = &self.artifacts {
             return Ok(ArtifactAccess::Folder(folder.clone()));
@@ -165,7 +165,7 @@ impl ArtifactClient {
     fn open(mut config: kube::Config, named: ArtifactExtension) -> Result<Self, String> {
         let ArtifactExtension { server, authority } = named;
         check_transport(&server)?;
-        // The answer would be that to the user behind the kubeconfig.
+        // The artifact server would answer the user behind the kubeconfig, since the server ignores impersonation.
         if let Some(user) = describe_impersonation(&config) {
             return Err(format!(
                 "the requests impersonate {user}, and the artifact server {server} knows no impersonation"
@@ -174,14 +174,14 @@ impl ArtifactClient {
         let unusable =
             || format!("the credentials of the kubeconfig, or the CA certificates, can't be used at {server}");
         config.cluster_url = server.to_string().parse().map_err(|_| unusable())?;
-        // The next settings are for the API server alone.
+        // These settings of the kubeconfig must not reach the artifact server.
         config.tls_server_name = None;
         config.accept_invalid_certs = false;
         config.auth_info.username = None;
         config.auth_info.password = None;
         config.default_retry = false;
         if config.cluster_url.scheme_str() != Some("https") {
-            // A proxy would see the token.
+            // Without TLS, a proxy would see the token.
             config.proxy_url = None;
         }
         if let Some(authority) = authority {
@@ -229,7 +229,7 @@ impl ArtifactClient {
         }
         let fail = |error: std::io::Error| format!("a temporary file can't be written: {error}");
         let mut file = tempfile::tempfile().map_err(fail)?;
-        // An archive is smaller than its content.
+        // An archive is compressed, so the limit for its unpacked content also bounds the download.
         let mut left = self.limits.unpacked_bytes;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| self.explain(error))?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use structured_merge::ManagedFieldsEntry;
 use tenure_api::text::count_of;
-use tenure_inspection::ownership::writers::{Address, Search, Writers};
+use tenure_inspection::ownership::writers::{Address, WriterSearch, Writers};
 
 use crate::failure::Failure;
 use crate::output;
@@ -33,7 +33,7 @@ impl AuditLog {
     }
 
     /// Reads all files for the search. The call blocks.
-    pub(crate) fn read(&self, search: &mut Search) -> Result<(), Failure> {
+    pub(crate) fn read(&self, search: &mut WriterSearch) -> Result<(), Failure> {
         for file in &self.files {
             let fail = |error: std::io::Error| Failure::environment(format!("{}: {error}", file.display()));
             let unreadable = search.count_unreadable();
@@ -52,7 +52,7 @@ impl AuditLog {
 }
 
 /// Reads one file; returns the number of lines that were too long.
-fn read_file(path: &Path, search: &mut Search) -> std::io::Result<usize> {
+fn read_file(path: &Path, search: &mut WriterSearch) -> std::io::Result<usize> {
     let mut reader = BufReader::with_capacity(AT_ONCE, File::open(path)?);
     let (mut line, mut too_long) = (Vec::new(), 0);
     loop {
@@ -85,7 +85,7 @@ fn skip_line(reader: &mut impl BufRead) -> std::io::Result<()> {
 }
 
 /// Describes the writers of an entry in words.
-pub(crate) fn describe_writers(search: &Search, address: &Address, entry: &ManagedFieldsEntry) -> String {
+pub(crate) fn describe_writers(search: &WriterSearch, address: &Address, entry: &ManagedFieldsEntry) -> String {
     let nobody = Writers::default();
     let writers = search.writers_of(address, entry).unwrap_or(&nobody);
     let list = |names: &std::collections::BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(" or ");
@@ -115,7 +115,7 @@ mod tests {
         let mut text = vec![b'x'; usize::try_from(LONGEST_LINE).expect("a number") + 10];
         text.extend_from_slice(b"\nno event\n{}");
         std::fs::write(&file, text).expect("written");
-        let mut search = Search::default();
+        let mut search = WriterSearch::default();
         assert_eq!(read_file(&file, &mut search).expect("read"), 1);
         assert_eq!(search.count_unreadable(), 2);
     }

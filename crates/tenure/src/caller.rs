@@ -6,7 +6,7 @@ use tenure_api::ObjectView;
 
 use crate::failure::Failure;
 
-/// Returns the user of a client, as the API server sees it.
+/// Returns the user name that the API server gives the client's user.
 pub(crate) async fn ask_who(client: &kube::Client) -> Result<String, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = post_review(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;

@@ -32,12 +32,12 @@ const LOST: [ErrorKind; 3] = [
 /// Fails when the address, the authority or the credentials can't be used.
 pub(crate) fn open_client(mut config: kube::Config) -> Result<kube::Client, kube::Error> {
     let namespace = config.default_namespace.clone();
-    // The client of kube would end an idle watch after this time, too.
+    // With `read_timeout`, kube's own client would also end an idle watch after this time.
     let timeout = config.read_timeout.take();
     let server = name_server(&config.cluster_url);
     let problem = find_certificate_problem(&config, Timestamp::now());
     let client = kube::Client::try_from(config)?;
-    let pace = Pace { pause: PAUSE, timeout };
+    let pace = RequestTimes { pause: PAUSE, timeout };
     Ok(repeat_reads(client, (server, problem), namespace, pace))
 }
 
@@ -54,9 +54,9 @@ fn name_server(url: &http::Uri) -> String {
     )
 }
 
-/// The times of a client.
+/// The pause before a retry, and the longest time of a request.
 #[derive(Clone, Copy)]
-struct Pace {
+struct RequestTimes {
     /// The pause before a retry.
     pause: Duration,
     /// The longest time of a request.
@@ -64,7 +64,12 @@ struct Pace {
 }
 
 /// Returns a client that repeats reads. `server` is its address for messages, and the reason why no server accepts the user's certificate.
-fn repeat_reads(client: kube::Client, server: (String, Option<String>), namespace: String, pace: Pace) -> kube::Client {
+fn repeat_reads(
+    client: kube::Client,
+    server: (String, Option<String>),
+    namespace: String,
+    pace: RequestTimes,
+) -> kube::Client {
     let service = tower::service_fn(move |request| {
         let (client, (server, problem)) = (client.clone(), server.clone());
         async move {
@@ -87,7 +92,7 @@ fn repeat_reads(client: kube::Client, server: (String, Option<String>), namespac
 async fn send_in_time(
     client: &kube::Client,
     request: Request<Body>,
-    pace: Pace,
+    pace: RequestTimes,
 ) -> Result<Response<Body>, kube::Error> {
     let Some(timeout) = pace.timeout else {
         return send(client, request, pace.pause).await;
@@ -115,6 +120,7 @@ fn is_stream(uri: &http::Uri) -> bool {
         .any(|part| matches!(part, "watch=true" | "watch=1" | "watch" | "follow=true"))
 }
 
+/// Sends a request. A read whose connection ends without an answer is repeated after a pause.
 async fn send(
     client: &kube::Client,
     mut request: Request<Body>,
@@ -171,7 +177,7 @@ mod tests {
 
     /// Starts a server that closes the first connections after a read, and answers later ones. Returns a client, and a task that counts the connections.
     async fn serve_after(closed: usize) -> (kube::Client, tokio::task::JoinHandle<usize>) {
-        let pace = Pace {
+        let pace = RequestTimes {
             pause: Duration::ZERO,
             timeout: None,
         };

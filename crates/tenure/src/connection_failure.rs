@@ -12,7 +12,7 @@ use rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use crate::failure::write_chain;
 
-/// The failure of a request without an answer.
+/// A request that got no answer from the API server, with the reason and the action for the user.
 #[derive(Debug)]
 pub(crate) struct ConnectionFailure {
     /// The server and the reason.

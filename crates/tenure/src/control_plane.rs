@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::advertised_address::{Advertised, choose_advertised, find_nearest, interface_addresses};
+use crate::advertised_address::{AdvertisedAddress, choose_advertised, find_nearest, interface_addresses};
 use crate::allocator;
 use crate::artifact_extension::{ArtifactExtension, replace_extension};
 use crate::artifact_server::ArtifactSettings;
@@ -286,7 +286,7 @@ async fn open_listener(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-async fn open_server(options: &Options, advertised: &Advertised) -> Result<Server, Failure> {
+async fn open_server(options: &Options, advertised: &AdvertisedAddress) -> Result<Server, Failure> {
     let defaults = Config::new(&options.data);
     let config = Config {
         names: advertised.names.clone(),

@@ -4,7 +4,7 @@ use futures::StreamExt as _;
 use http::header::ACCEPT;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_cluster::discovery::{Discovery, Sought as Served};
+use tenure_cluster::discovery::{Discovery, KindLookup as Served};
 use tenure_inspection::object_facts::{DescribedState, Findings, MissingFacts, RelatedNamespaces};
 use tenure_inspection::tree_lines::describe_state;
 use tenure_planner::{Failure as Refusal, Live};
@@ -33,7 +33,7 @@ impl InspectionClient {
         connect: &Connect,
         scope: &Scope,
     ) -> Result<(Self, ObjectId), Failure> {
-        let (kind, name) = targets::Asked::read_one(words)?;
+        let (kind, name) = targets::Targets::read_one(words)?;
         let client = connect.client().await?;
         let discovery = resources::discover_resources(&client).await?;
         let served: Vec<Resource> = discovery.list_preferred().map(Resource::from).collect();

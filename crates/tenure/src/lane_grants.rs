@@ -7,7 +7,7 @@ use tenure_tenancy::shared_minters::{SharedMinter, find_shared_minters};
 
 use crate::failure::Failure;
 
-/// Finds these lanes.
+/// Returns the lanes that may request an administrator's token and also serve other namespaces.
 ///
 /// # Errors
 /// If RBAC can't be read.

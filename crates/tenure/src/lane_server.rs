@@ -240,7 +240,7 @@ async fn publish_address(client: &Client, trust: &CertificateKeeper) {
     }
 }
 
-/// The check of lanes that connect.
+/// The check of clients that connect: only the Pod of a lane, by its token, reaches the controllers.
 struct Gate {
     reviewer: Reviewer,
     reviews: Semaphore,

@@ -91,7 +91,7 @@ pub(crate) fn write_environment() -> Vec<(OsString, OsString)> {
     ]
 }
 
-/// Lines in the queue. Clones share it.
+/// The queue of log lines that a thread writes to standard error. Clones share the queue.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log {
     shared: Arc<Shared>,
@@ -177,11 +177,11 @@ impl Shared {
     }
 }
 
-/// The writer for one event of `tracing`.
+/// The writer that `tracing` gets for one event: each write puts one line into the queue.
 #[derive(Debug)]
-pub(crate) struct Line<'a>(&'a Log);
+pub(crate) struct LineWriter<'a>(&'a Log);
 
-impl Write for Line<'_> {
+impl Write for LineWriter<'_> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.push(line, io::stderr(), &LOST);
         Ok(line.len())
@@ -193,10 +193,10 @@ impl Write for Line<'_> {
 }
 
 impl<'a> MakeWriter<'a> for Log {
-    type Writer = Line<'a>;
+    type Writer = LineWriter<'a>;
 
-    fn make_writer(&'a self) -> Line<'a> {
-        Line(self)
+    fn make_writer(&'a self) -> LineWriter<'a> {
+        LineWriter(self)
     }
 }
 

@@ -183,7 +183,7 @@ fn main() -> ExitCode {
         // The process confines itself before it has a second thread.
         #[cfg(target_os = "linux")]
         Command::Lane(lane) if !lane.is_in_pod() => {
-            let lane = lane.shut_in()?;
+            let lane = lane.confine()?;
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
             let log = logging::start_log(&arguments.log, arguments.log_format)?;
             let code = lane.run();

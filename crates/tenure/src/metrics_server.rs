@@ -57,9 +57,9 @@ pub(crate) async fn serve_metrics(
     }))
 }
 
-/// The reason of a refusal.
+/// The reason why a client gets no metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Refusal {
+enum MetricsRefusal {
     /// The client is unauthenticated.
     Unknown,
     /// The user is known and lacks the right.
@@ -68,7 +68,7 @@ enum Refusal {
     Unanswered,
 }
 
-impl Refusal {
+impl MetricsRefusal {
     fn write(&self) -> Answer {
         match self {
             Self::Unknown => write_text(
@@ -89,14 +89,14 @@ impl Refusal {
     }
 }
 
-impl From<NoReviewAnswer> for Refusal {
+impl From<NoReviewAnswer> for MetricsRefusal {
     fn from(NoReviewAnswer: NoReviewAnswer) -> Self {
         Self::Unanswered
     }
 }
 
-/// The answer about a token, and its time.
-type Verdict = (Instant, Result<(), Refusal>);
+/// The API server's answer about a token, and the time of the answer.
+type Verdict = (Instant, Result<(), MetricsRefusal>);
 
 /// Asks the API server about tokens, and caches its answers for a while.
 struct Gate {
@@ -114,8 +114,8 @@ impl Gate {
         }
     }
 
-    async fn admit(&self, headers: &HeaderMap) -> Result<(), Refusal> {
-        let token = read_token(headers).ok_or(Refusal::Unknown)?;
+    async fn admit(&self, headers: &HeaderMap) -> Result<(), MetricsRefusal> {
+        let token = read_token(headers).ok_or(MetricsRefusal::Unknown)?;
         if let Some(verdict) = self.recall(token, Instant::now()) {
             return verdict;
         }
@@ -128,20 +128,20 @@ impl Gate {
         };
         let verdict = tokio::time::timeout(ASKING, asked)
             .await
-            .unwrap_or(Err(Refusal::Unanswered));
-        if verdict != Err(Refusal::Unanswered) {
+            .unwrap_or(Err(MetricsRefusal::Unanswered));
+        if verdict != Err(MetricsRefusal::Unanswered) {
             self.remember(token, verdict.clone(), Instant::now());
         }
         verdict
     }
 
-    fn recall(&self, token: &str, now: Instant) -> Option<Result<(), Refusal>> {
+    fn recall(&self, token: &str, now: Instant) -> Option<Result<(), MetricsRefusal>> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, verdict) = known.get(token)?;
         is_fresh(*since, verdict, now).then(|| verdict.clone())
     }
 
-    fn remember(&self, token: &str, verdict: Result<(), Refusal>, now: Instant) {
+    fn remember(&self, token: &str, verdict: Result<(), MetricsRefusal>, now: Instant) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= TOKENS {
             known.retain(|_, (since, verdict)| verdict.is_ok() && is_fresh(*since, verdict, now));
@@ -151,8 +151,8 @@ impl Gate {
         }
     }
 
-    async fn ask(&self, token: &str) -> Result<(), Refusal> {
-        let user = self.reviewer.identify(token).await?.ok_or(Refusal::Unknown)?;
+    async fn ask(&self, token: &str) -> Result<(), MetricsRefusal> {
+        let user = self.reviewer.identify(token).await?.ok_or(MetricsRefusal::Unknown)?;
         let attributes = json!({"path": "/metrics", "verb": "get"});
         match self
             .reviewer
@@ -160,12 +160,12 @@ impl Gate {
             .await?
         {
             true => Ok(()),
-            false => Err(Refusal::Forbidden(user.name)),
+            false => Err(MetricsRefusal::Forbidden(user.name)),
         }
     }
 }
 
-fn is_fresh(since: Instant, verdict: &Result<(), Refusal>, now: Instant) -> bool {
+fn is_fresh(since: Instant, verdict: &Result<(), MetricsRefusal>, now: Instant) -> bool {
     let (allowed, refused) = REMEMBERED;
     let kept = if verdict.is_ok() { allowed } else { refused };
     now.saturating_duration_since(since) < kept
@@ -234,7 +234,7 @@ mod tests {
         kube::Client::new(service, "default")
     }
 
-    async fn ask(gate: &Gate, header: Option<&str>) -> Result<(), Refusal> {
+    async fn ask(gate: &Gate, header: Option<&str>) -> Result<(), MetricsRefusal> {
         let mut headers = HeaderMap::new();
         if let Some(header) = header {
             headers.insert(AUTHORIZATION, header.parse().expect("a header"));
@@ -246,16 +246,16 @@ mod tests {
     async fn metrics_are_only_for_clients_with_right() {
         let (gate, asked) = make_gate();
         for header in [None, Some("Basic eDp5"), Some("Bearer "), Some("Bearer nobody")] {
-            assert_eq!(ask(&gate, header).await, Err(Refusal::Unknown), "{header:?}");
+            assert_eq!(ask(&gate, header).await, Err(MetricsRefusal::Unknown), "{header:?}");
         }
         let tenant = ask(&gate, Some("Bearer tenant")).await;
-        assert_eq!(tenant, Err(Refusal::Forbidden("tenant".to_owned())));
+        assert_eq!(tenant, Err(MetricsRefusal::Forbidden("tenant".to_owned())));
         assert_eq!(ask(&gate, Some("bearer prometheus")).await, Ok(()));
         let before = asked.load(Ordering::Relaxed);
         assert_eq!(ask(&gate, Some("Bearer prometheus")).await, Ok(()));
         assert_eq!(asked.load(Ordering::Relaxed), before, "it is remembered");
         // A failed question is not cached, and is asked again.
-        assert_eq!(ask(&gate, Some("Bearer broken")).await, Err(Refusal::Unanswered));
+        assert_eq!(ask(&gate, Some("Bearer broken")).await, Err(MetricsRefusal::Unanswered));
         assert!(gate.recall("broken", Instant::now()).is_none());
     }
 
@@ -266,7 +266,7 @@ mod tests {
         let now = Instant::now();
         gate.remember("right", Ok(()), now);
         for number in 0..10 * TOKENS {
-            gate.remember(&format!("wrong-{number}"), Err(Refusal::Unknown), now);
+            gate.remember(&format!("wrong-{number}"), Err(MetricsRefusal::Unknown), now);
         }
         assert_eq!(gate.recall("right", now), Some(Ok(())));
         assert!(gate.known.lock().expect("known").len() <= TOKENS);

@@ -8,7 +8,7 @@ use tenure_api::ObjectView;
 
 use crate::failure::Failure;
 
-/// A list, or a change after it.
+/// The list of a collection, or a later change of one of its objects.
 pub(crate) enum Change {
     Listed(Value),
     Changed(Value),
@@ -22,21 +22,22 @@ pub(crate) fn follow_objects(
     accept: &'static str,
     from: Option<String>,
 ) -> BoxStream<'static, Result<Change, Failure>> {
-    let follower = Follower {
+    let follower = CollectionWatch {
         client: client.clone(),
         path,
         accept,
         from,
         lines: None,
     };
-    let next = |mut follower: Follower| async move {
+    let next = |mut follower: CollectionWatch| async move {
         let change = follower.next().await?;
         Ok(Some((change, follower)))
     };
     futures::stream::try_unfold(follower, next).boxed()
 }
 
-struct Follower {
+/// The state of [`follow_objects`]: the open watch, and the version from which it can be opened again.
+struct CollectionWatch {
     client: kube::Client,
     path: String,
     accept: &'static str,
@@ -46,7 +47,7 @@ struct Follower {
     lines: Option<BoxStream<'static, std::io::Result<String>>>,
 }
 
-impl Follower {
+impl CollectionWatch {
     async fn next(&mut self) -> Result<Change, Failure> {
         loop {
             let Some(from) = &self.from else {

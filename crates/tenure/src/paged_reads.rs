@@ -17,9 +17,9 @@ const FEWER: usize = 8;
 const LONGEST_PAGE: usize = 16 << 20;
 const LONGEST_OBJECT: usize = 8 << 20;
 
-/// The reason of a failed read.
+/// The reason why a read of an object or a list failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ReadRefusal {
     /// The object is missing.
     Absent,
     /// The caller lacks the right.
@@ -30,7 +30,7 @@ pub(crate) enum Refusal {
     Failed(String),
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for ReadRefusal {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Absent => formatter.write_str("it does not exist"),
@@ -41,12 +41,12 @@ impl std::fmt::Display for Refusal {
 }
 
 /// Reads the text at a path, as the API server sends it.
-pub(crate) async fn read_page(client: &kube::Client, path: &str, accept: &str) -> Result<Bytes, Refusal> {
+pub(crate) async fn read_page(client: &kube::Client, path: &str, accept: &str) -> Result<Bytes, ReadRefusal> {
     read_bounded(client, path, accept, LONGEST_OBJECT).await
 }
 
 /// Reads the object at a path.
-pub(crate) async fn read_object(client: &kube::Client, path: &str, accept: &str) -> Result<Value, Refusal> {
+pub(crate) async fn read_object(client: &kube::Client, path: &str, accept: &str) -> Result<Value, ReadRefusal> {
     parse_answer(&read_page(client, path, accept).await?)
 }
 
@@ -56,7 +56,7 @@ pub(crate) async fn visit_objects(
     path: &str,
     (accept, most): (&str, usize),
     mut show: impl FnMut(Value),
-) -> Result<bool, Refusal> {
+) -> Result<bool, ReadRefusal> {
     let (mut limit, mut from, mut shown) = (PAGE, String::new(), 0_usize);
     let sign = if path.contains('?') { '&' } else { '?' };
     loop {
@@ -66,7 +66,7 @@ pub(crate) async fn visit_objects(
         }
         let longest = if limit > 1 { LONGEST_PAGE } else { LONGEST_OBJECT };
         let text = match read_bounded(client, &query, accept, longest).await {
-            Err(Refusal::TooLong) if limit > 1 => {
+            Err(ReadRefusal::TooLong) if limit > 1 => {
                 limit = (limit / FEWER).max(1);
                 continue;
             }
@@ -81,7 +81,7 @@ pub(crate) async fn visit_objects(
             Some(Value::Array(objects)) => objects,
             // The API server writes an empty list of metadata this way.
             Some(Value::Null) => Vec::new(),
-            _ => return Err(Refusal::Failed("the API server's answer is not a list".to_owned())),
+            _ => return Err(ReadRefusal::Failed("the API server's answer is not a list".to_owned())),
         };
         for object in objects {
             if shown >= most {
@@ -99,25 +99,25 @@ pub(crate) async fn visit_objects(
     }
 }
 
-async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: usize) -> Result<Bytes, Refusal> {
+async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: usize) -> Result<Bytes, ReadRefusal> {
     let request = http::Request::get(path)
         .header(http::header::ACCEPT, accept)
         .body(Body::empty())
-        .map_err(|error| Refusal::Failed(error.to_string()))?;
+        .map_err(|error| ReadRefusal::Failed(error.to_string()))?;
     let response = client.send(request).await;
-    let response = response.map_err(|error| Refusal::Failed(write_chain(&error)))?;
+    let response = response.map_err(|error| ReadRefusal::Failed(write_chain(&error)))?;
     let status = response.status();
     let body = Limited::new(response.into_body(), longest).collect().await;
     let body = body.map_err(|error| match error.is::<LengthLimitError>() {
-        true => Refusal::TooLong,
-        false => Refusal::Failed(write_chain(&*error)),
+        true => ReadRefusal::TooLong,
+        false => ReadRefusal::Failed(write_chain(&*error)),
     })?;
     let body = body.to_bytes();
     if status.is_success() {
         return Ok(body);
     }
     if status == http::StatusCode::NOT_FOUND {
-        return Err(Refusal::Absent);
+        return Err(ReadRefusal::Absent);
     }
     let answer = serde_json::from_slice::<Value>(&body).unwrap_or_default();
     let message = match ObjectView::new(&answer).read_text("/message") {
@@ -125,12 +125,12 @@ async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: 
         message => message.to_owned(),
     };
     Err(match status {
-        http::StatusCode::FORBIDDEN => Refusal::Forbidden(message),
-        _ => Refusal::Failed(message),
+        http::StatusCode::FORBIDDEN => ReadRefusal::Forbidden(message),
+        _ => ReadRefusal::Failed(message),
     })
 }
 
-fn parse_answer(text: &[u8]) -> Result<Value, Refusal> {
+fn parse_answer(text: &[u8]) -> Result<Value, ReadRefusal> {
     // The parser's error may quote the text.
-    serde_json::from_slice(text).map_err(|_| Refusal::Failed("the API server's answer is not JSON".to_owned()))
+    serde_json::from_slice(text).map_err(|_| ReadRefusal::Failed("the API server's answer is not JSON".to_owned()))
 }

@@ -14,7 +14,7 @@ use crate::output;
 
 /// The time between two lines about one wait, where lines are not drawn again.
 const BETWEEN_LINES: Duration = Duration::from_secs(15);
-/// The time between two drawings.
+/// The time between two drawings of a line on a terminal.
 const BETWEEN_DRAWINGS: Duration = Duration::from_millis(200);
 
 /// The progress of one command. Clones share the terminal.
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts without a line.
+    /// Returns the progress without any line. Lines are drawn again only if standard error is a terminal.
     pub(crate) fn start() -> Self {
         Self {
             drawn: std::io::stderr().is_terminal().then(MultiProgress::new),
@@ -64,10 +64,10 @@ impl Progress {
     }
 
     /// Shows a wait until the returned value is dropped. `what` follows the words *waiting for*.
-    pub(crate) fn wait(&self, what: impl AsRef<str>) -> Waiting {
+    pub(crate) fn wait(&self, what: impl AsRef<str>) -> WaitLine {
         let what = visible_line(what.as_ref()).into_owned();
         let Some(drawn) = &self.drawn else {
-            return Waiting::in_lines(what);
+            return WaitLine::in_lines(what);
         };
         let bar = drawn.add(ProgressBar::new_spinner());
         if let Ok(style) = ProgressStyle::with_template("◎ waiting for {prefix} ({elapsed}){wide_msg}") {
@@ -75,21 +75,22 @@ impl Progress {
         }
         bar.set_prefix(what);
         bar.enable_steady_tick(BETWEEN_DRAWINGS);
-        Waiting {
+        WaitLine {
             step: Arc::default(),
             shown: Shown::Bar(bar),
         }
     }
 }
 
-/// A wait that is shown.
+/// A wait that the terminal shows until this value is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitLine {
     /// The last known step of what is waited for.
     step: Arc<Mutex<String>>,
     shown: Shown,
 }
 
+/// The form in which a wait is shown: one line that changes, or new lines.
 #[derive(Debug)]
 enum Shown {
     /// A line that the terminal draws again.
@@ -98,7 +99,8 @@ enum Shown {
     Lines(tokio::task::AbortHandle),
 }
 
-impl Waiting {
+impl WaitLine {
+    /// Starts a task that prints a line about the wait at intervals.
     fn in_lines(what: String) -> Self {
         output::print_note(write_wait(&what, Duration::ZERO, ""));
         let step = Arc::new(Mutex::new(String::new()));
@@ -133,7 +135,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitLine {
     fn drop(&mut self) {
         match &self.shown {
             Shown::Bar(bar) => bar.finish_and_clear(),

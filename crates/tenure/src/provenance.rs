@@ -22,15 +22,15 @@ use crate::failure::{Failure, write_chain};
 /// The number of namespaces that are read at the same time.
 const READ_AT_ONCE: usize = 16;
 
-/// The known origin of an object.
+/// The origin of an object: lines for people, and the object as Git declares it, if it could be built.
 #[derive(Default)]
 pub(crate) struct Provenance {
     summary: Vec<String>,
     built: Option<BuiltResource>,
 }
 
-/// The Kustomization that applied the object, and its source.
-struct Applied {
+/// A Kustomization that applied an object, and its source.
+struct ApplyingKustomization {
     kustomization: Value,
     source: Value,
 }
@@ -96,7 +96,7 @@ impl Provenance {
     }
 }
 
-async fn find_applied(client: &kube::Client, namespace: &str, name: &str) -> Result<Applied, String> {
+async fn find_applied(client: &kube::Client, namespace: &str, name: &str) -> Result<ApplyingKustomization, String> {
     let kustomization = get_object(
         client,
         "kustomize.toolkit.fluxcd.io",
@@ -108,7 +108,7 @@ async fn find_applied(client: &kube::Client, namespace: &str, name: &str) -> Res
     )
     .await?;
     let source = find_source(client, &kustomization).await?;
-    Ok(Applied { kustomization, source })
+    Ok(ApplyingKustomization { kustomization, source })
 }
 
 /// Returns the source of a Kustomization.
@@ -185,7 +185,7 @@ pub(crate) async fn place_beside(
 ) -> Result<Placement, String> {
     let settings = Settings::default();
     if namespace == settings.platform_namespace {
-        // The name decides. Few users may read this namespace.
+        // The name alone decides the placement of the platform namespace, which few users may read.
         return Ok(TenancyFacts::default().find_placement(namespace));
     }
     let own = match read_namespace(client, namespace).await? {
@@ -193,7 +193,7 @@ pub(crate) async fn place_beside(
         NamespaceRead::Missing => return Err(format!("there is no namespace {namespace}")),
         NamespaceRead::Forbidden => return Err(format!("you may not get namespace {namespace}")),
     };
-    // The Tenants that the namespace names decide. No other Tenant can have it.
+    // Only Tenants that the namespace names in its label or ownerReferences can have the namespace.
     let owners = own.tenant_owners.iter().map(|owner| &owner.name);
     let named: BTreeSet<&String> = own.tenant_label.iter().chain(owners).collect();
     let mut tenants = Vec::new();
@@ -278,7 +278,11 @@ async fn read_tenant(client: &kube::Client, name: &str) -> Result<Option<TenantF
 }
 
 /// Builds the applied content again, and picks the object.
-async fn build_object(artifacts: &ArtifactAccess, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
+async fn build_object(
+    artifacts: &ArtifactAccess,
+    applied: &ApplyingKustomization,
+    object: &Value,
+) -> Result<BuiltResource, String> {
     let id = ObjectId::from_object(object).map_err(|error| error.to_string())?;
     let built = artifacts.rebuild(&applied.kustomization, &applied.source).await?;
     built.take_object(&id).map_err(|error| error.to_string())

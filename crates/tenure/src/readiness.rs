@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure_api::ObjectView;
 
 use crate::failure::Failure;
-use crate::progress::Waiting;
+use crate::progress::WaitLine;
 
 /// The outcome of a reconciliation.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Outcome {
     }
 }
 
-/// Returns what an object of a kind is waited for.
+/// Returns the end of the text "waiting for OBJECT …" for a kind, such as `to be applied`.
 pub(crate) fn name_goal(kind: &str) -> &'static str {
     match kind {
         "Kustomization" => "to be applied",
@@ -84,7 +84,7 @@ pub(crate) fn read_outcome_of_spec(object: &Value, generation: Option<i64>) -> R
 pub(crate) async fn watch_outcome(
     api: &Api<DynamicObject>,
     (name, subject): (&str, &str),
-    waiting: &Waiting,
+    waiting: &WaitLine,
     read: impl Fn(&DynamicObject) -> Result<Outcome, String>,
 ) -> Result<Outcome, Failure> {
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));

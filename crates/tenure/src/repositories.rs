@@ -10,7 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::failure::{Failure, write_chain};
 
-/// The interval of the checks of a folder.
+/// The interval at which a folder is checked for changes.
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
 /// The served folders, until the value is dropped.

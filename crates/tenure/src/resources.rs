@@ -5,7 +5,7 @@ use futures::StreamExt as _;
 use kube::discovery::ApiResource;
 use serde_json::Value;
 use tenure_api::ObjectView;
-use tenure_cluster::discovery::{self, Discovery, GroupVersion, Named};
+use tenure_cluster::discovery::{self, Discovery, GroupVersion, NamedResource};
 use tenure_inspection::suggestions::{find_close, name_suggestions};
 
 use crate::failure::{Failure, OTHER_NAMESPACE, write_cluster_scoped_hint};
@@ -27,8 +27,8 @@ pub(crate) struct Resource {
     aliases: Vec<String>,
 }
 
-impl From<&Named> for Resource {
-    fn from(named: &Named) -> Self {
+impl From<&NamedResource> for Resource {
+    fn from(named: &NamedResource) -> Self {
         let resource = named.resource.clone();
         let mut aliases = named.short_names.clone();
         aliases.push(named.singular.clone());

@@ -26,7 +26,7 @@ pub(crate) struct User {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoReviewAnswer;
 
-/// A client of reviews for one purpose.
+/// A client that sends TokenReviews and SubjectAccessReviews for one purpose, which log messages name.
 pub(crate) struct Reviewer {
     client: kube::Client,
     /// The purpose of the users' requests, in words.

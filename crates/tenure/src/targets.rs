@@ -3,9 +3,9 @@
 
 use crate::failure::Failure;
 
-/// The targets.
+/// The kinds or objects that the arguments of a command name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum Targets {
     /// Nothing.
     Nothing,
     /// Kinds, and all objects of each.
@@ -17,7 +17,7 @@ pub(crate) enum Asked {
 /// The forms, for hints.
 const FORMS: &str = "KIND, KIND,KIND, KIND NAME, or KIND/NAME, such as ks, ks,gitrepo, ks web, ks/web";
 
-impl Asked {
+impl Targets {
     /// Reads the arguments.
     pub(crate) fn read(arguments: &[String]) -> Result<Self, Failure> {
         let Some((first, names)) = arguments.split_first() else {
@@ -78,13 +78,13 @@ pub(crate) fn read_object(text: &str) -> Result<(String, String), Failure> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Asked, String> {
+    fn read(text: &str) -> Result<Targets, String> {
         let arguments: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        Asked::read(&arguments).map_err(|failure| failure.message)
+        Targets::read(&arguments).map_err(|failure| failure.message)
     }
 
-    fn objects(all: &[(&str, &str)]) -> Result<Asked, String> {
-        Ok(Asked::Objects(
+    fn objects(all: &[(&str, &str)]) -> Result<Targets, String> {
+        Ok(Targets::Objects(
             all.iter()
                 .map(|(kind, name)| ((*kind).to_owned(), (*name).to_owned()))
                 .collect(),
@@ -93,11 +93,11 @@ mod tests {
 
     #[test]
     fn targets_are_read_in_every_form_of_kubectl() {
-        assert_eq!(read(""), Ok(Asked::Nothing));
-        assert_eq!(read("ks"), Ok(Asked::Kinds(vec!["ks".into()])));
+        assert_eq!(read(""), Ok(Targets::Nothing));
+        assert_eq!(read("ks"), Ok(Targets::Kinds(vec!["ks".into()])));
         assert_eq!(
             read("ks,gitrepo"),
-            Ok(Asked::Kinds(vec!["ks".into(), "gitrepo".into()]))
+            Ok(Targets::Kinds(vec!["ks".into(), "gitrepo".into()]))
         );
         assert_eq!(read("ks web shop"), objects(&[("ks", "web"), ("ks", "shop")]));
         assert_eq!(
@@ -113,7 +113,7 @@ mod tests {
         }
         for text in ["", "ks", "ks/a ks/b"] {
             let arguments: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-            assert!(Asked::read_one(&arguments).is_err(), "{text}");
+            assert!(Targets::read_one(&arguments).is_err(), "{text}");
         }
     }
 }

@@ -75,7 +75,7 @@ impl Compare {
 
 /// Compares everything below a folder.
 pub(super) fn compare_folder(directory: &Path, restrictor: LoadRestrictor) -> anyhow::Result<Vec<Outcome>> {
-    oracle::there_is_one()?;
+    oracle::check_kustomize_exists()?;
     let directory = directory.canonicalize()?;
     let mut outcomes = Vec::new();
     let mut trees: Vec<PathBuf> = std::fs::read_dir(&directory)?
@@ -182,7 +182,7 @@ mod tests {
             .unwrap();
             return;
         };
-        if oracle::there_is_one().is_err() {
+        if oracle::check_kustomize_exists().is_err() {
             writeln!(errors, "skipped: there is no kustomize on PATH").unwrap();
             return;
         }

@@ -36,7 +36,7 @@ pub(crate) struct Fuzz {
     refusals: bool,
 }
 
-/// A tree with a disagreement.
+/// A random tree for which the two builds disagree, with the kind of disagreement.
 struct Finding {
     number: u64,
     tree: Tree,
@@ -54,7 +54,7 @@ struct Tally {
 impl Fuzz {
     /// Runs, reports, and fails after a disagreement.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        oracle::there_is_one()?;
+        oracle::check_kustomize_exists()?;
         let tally = self.all()?;
         let mut screen = std::io::stdout().lock();
         for finding in &tally.findings {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn made_up_trees_build_to_the_same_bytes() {
-        if oracle::there_is_one().is_err() {
+        if oracle::check_kustomize_exists().is_err() {
             writeln!(std::io::stderr(), "skipped: there is no kustomize on PATH").unwrap();
             return;
         }

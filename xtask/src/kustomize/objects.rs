@@ -6,7 +6,7 @@ use super::random::Random;
 use super::scalars;
 use super::writer::{Value, map};
 
-/// The identity of a generated object.
+/// The apiVersion, kind, name and namespace of a generated object, by which other objects refer to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Made {
     pub(super) api: String,

@@ -13,7 +13,7 @@ use kustomize::{LoadRestrictor, MapTree, Options, build};
 /// The time limit of the real one for one tree.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The results for one tree.
+/// The comparison of both builds of one tree.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// Both built it, with equal bytes.
@@ -98,8 +98,8 @@ fn extract_gist(error: &str) -> String {
         .join(" ")
 }
 
-/// Fails if no kustomize is on PATH.
-pub(super) fn there_is_one() -> anyhow::Result<()> {
+/// Checks that a kustomize is on PATH, and fails otherwise.
+pub(super) fn check_kustomize_exists() -> anyhow::Result<()> {
     Command::new("kustomize")
         .arg("version")
         .output()

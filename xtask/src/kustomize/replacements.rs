@@ -81,7 +81,7 @@ fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
             _ => field.starts_with("metadata"),
         })
         .filter(|field| !source || !(field.contains('*') || field.contains("[=")))
-        // A number as a name is an error, and so is a new list at a place without one.
+        // A number in place of a name is an error. Creating a list at a missing field is an error, too.
         .filter(|field| {
             let is_number = field.ends_with("port") || field.ends_with("replicas");
             let is_risky = is_number || field.contains('*') || field.starts_with("data.config");

@@ -26,7 +26,7 @@ struct Part {
     used: bool,
 }
 
-/// A directory while it is generated.
+/// A directory of a tree while it is generated, with its files so far.
 #[derive(Debug, Default)]
 pub(super) struct Folder {
     /// Its path.
@@ -78,7 +78,7 @@ impl Folder {
     }
 }
 
-/// The resources that a directory offers to its users.
+/// A generated directory, with the objects that a kustomization gets if it names the directory as a resource.
 struct Offer {
     path: String,
     made: Vec<Made>,

@@ -111,9 +111,9 @@ impl Value {
     }
 }
 
-/// The style of a file.
+/// The YAML style in which a file is written: indents, flow collections, comments and quotes.
 #[derive(Debug, Clone, Copy)]
-struct Hand {
+struct WritingStyle {
     /// Whether lists are indented below their key.
     indented_lists: bool,
     /// The percentage of small collections in flow style.
@@ -127,7 +127,7 @@ struct Hand {
 /// Writes one document. With comments there are no flow collections: Go's YAML library misplaces a comment that a merge moves into one.
 pub(super) fn write_document(value: &Value, is_commented: bool, random: &mut Random) -> String {
     let careful = random.chance(50) || is_commented;
-    let hand = Hand {
+    let hand = WritingStyle {
         indented_lists: random.chance(50),
         flow: if careful { 0 } else { random.pick(&[5, 20, 60]) },
         comments: if is_commented { 8 } else { 0 },
@@ -145,7 +145,7 @@ pub(super) fn write_document(value: &Value, is_commented: bool, random: &mut Ran
     text
 }
 
-fn write_comment(hand: Hand, random: &mut Random, text: &mut String) {
+fn write_comment(hand: WritingStyle, random: &mut Random, text: &mut String) {
     if random.chance(hand.comments) {
         text.push_str(" # as it was");
     }
@@ -156,7 +156,7 @@ fn write_indent(indent: usize, text: &mut String) {
     text.extend(std::iter::repeat_n(' ', indent));
 }
 
-fn block_map(entries: &[(String, Value)], indent: usize, hand: Hand, random: &mut Random, text: &mut String) {
+fn block_map(entries: &[(String, Value)], indent: usize, hand: WritingStyle, random: &mut Random, text: &mut String) {
     for (index, (key, value)) in entries.iter().enumerate() {
         if random.chance(hand.comments) {
             // The first entry of a map in a list is on the line of the dash.
@@ -174,7 +174,7 @@ fn block_map(entries: &[(String, Value)], indent: usize, hand: Hand, random: &mu
     }
 }
 
-fn after_key(value: &Value, indent: usize, hand: Hand, random: &mut Random, text: &mut String) {
+fn after_key(value: &Value, indent: usize, hand: WritingStyle, random: &mut Random, text: &mut String) {
     let in_flow = value.size() < 12 && !value.has_block() && random.chance(hand.flow);
     match value {
         Value::Block(header, lines) => block_scalar(header, lines, indent + 2, text),
@@ -198,7 +198,7 @@ fn after_key(value: &Value, indent: usize, hand: Hand, random: &mut Random, text
     }
 }
 
-fn block_list(items: &[Value], indent: usize, hand: Hand, random: &mut Random, text: &mut String) {
+fn block_list(items: &[Value], indent: usize, hand: WritingStyle, random: &mut Random, text: &mut String) {
     for item in items {
         write_indent(indent, text);
         text.push('-');
@@ -238,7 +238,7 @@ fn block_scalar(header: &str, lines: &[String], indent: usize, text: &mut String
     }
 }
 
-fn write_flow(value: &Value, hand: Hand, random: &mut Random) -> String {
+fn write_flow(value: &Value, hand: WritingStyle, random: &mut Random) -> String {
     match value {
         Value::Text(plain) => write_scalar(plain, hand, random),
         Value::Raw(raw) => raw.clone(),
@@ -258,7 +258,7 @@ fn write_flow(value: &Value, hand: Hand, random: &mut Random) -> String {
 }
 
 /// Writes an item of a flow collection, where some plain scalars would end early.
-fn flow_item(value: &Value, hand: Hand, random: &mut Random) -> String {
+fn flow_item(value: &Value, hand: WritingStyle, random: &mut Random) -> String {
     match value {
         Value::Raw(raw) if raw.is_empty() => "null".to_owned(),
         Value::Raw(raw)
@@ -270,7 +270,7 @@ fn flow_item(value: &Value, hand: Hand, random: &mut Random) -> String {
     }
 }
 
-fn write_scalar(text: &str, hand: Hand, random: &mut Random) -> String {
+fn write_scalar(text: &str, hand: WritingStyle, random: &mut Random) -> String {
     let needless = random.chance(hand.quotes);
     if is_plain(text) && !needless {
         return text.to_owned();

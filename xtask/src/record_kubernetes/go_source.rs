@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The declaration of a field.
+/// The declaration of a field in a Go struct: its type and the flags of its JSON tag.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
     /// The Go type in the form of error messages: `*int32`, `[]v1.Container`, `map[string]string`.
@@ -16,6 +16,7 @@ pub(super) struct Field {
     pub(super) omit_zero: bool,
 }
 
+/// The fields of one Go struct, by their JSON names.
 #[derive(Default)]
 struct Struct {
     fields: BTreeMap<String, Field>,

@@ -18,9 +18,9 @@ const PROVENANCE: &str = "https://slsa.dev/provenance/v1";
 /// Description of the image, for lists of images.
 const DESCRIPTION: &str = "Git reconciled into Kubernetes as somebody.";
 
-/// The program for one platform.
+/// The program for one processor, with the list of its components, for the image.
 #[derive(Debug, Clone)]
-pub(super) struct Build {
+pub(super) struct PlatformProgram {
     /// The processor, as images name it: `amd64` or `arm64`.
     pub(super) architecture: String,
     pub(super) program: Vec<u8>,
@@ -29,7 +29,12 @@ pub(super) struct Build {
 }
 
 /// Adds the image for all platforms to a layout, and returns its descriptor.
-pub(super) fn add_image(layout: &mut Layout, builds: &[Build], authorities: &[u8], origin: &Origin) -> Result<Value> {
+pub(super) fn add_image(
+    layout: &mut Layout,
+    builds: &[PlatformProgram],
+    authorities: &[u8],
+    origin: &Origin,
+) -> Result<Value> {
     let mut manifests = Vec::new();
     let mut statements = Vec::new();
     for build in builds {
@@ -57,7 +62,7 @@ fn describe(origin: &Origin) -> Value {
     })
 }
 
-fn add_platform(layout: &mut Layout, build: &Build, authorities: &[u8], origin: &Origin) -> Result<Value> {
+fn add_platform(layout: &mut Layout, build: &PlatformProgram, authorities: &[u8], origin: &Origin) -> Result<Value> {
     let program = workload::PROGRAM.trim_start_matches('/');
     let layers = [
         (
@@ -103,7 +108,7 @@ fn add_platform(layout: &mut Layout, build: &Build, authorities: &[u8], origin: 
 }
 
 /// Adds the statements about the image of a platform.
-fn add_statements(layout: &mut Layout, build: &Build, manifest: &Value, origin: &Origin) -> Value {
+fn add_statements(layout: &mut Layout, build: &PlatformProgram, manifest: &Value, origin: &Origin) -> Value {
     let digest = digest_of(manifest);
     let name = format!(
         "pkg:docker/tenure@{}?platform=linux%2F{}",
@@ -176,8 +181,8 @@ pub(super) mod tests {
     use super::*;
 
     /// A build with a tiny program.
-    pub(in crate::release) fn tiny(architecture: &str) -> Build {
-        Build {
+    pub(in crate::release) fn tiny(architecture: &str) -> PlatformProgram {
+        PlatformProgram {
             architecture: architecture.to_owned(),
             program: format!("#!/bin/sh\necho {architecture}\n").into_bytes(),
             components: json!({ "bomFormat": "CycloneDX", "components": [] }),

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use archive::Entry;
-use image::Build;
+use image::PlatformProgram;
 use oci::{Layout, digest_of};
 use origin::Origin;
 use package_managers::Package;
@@ -76,9 +76,9 @@ pub(crate) struct Release {
     authorities: PathBuf,
 }
 
-/// The references by which others install the release.
+/// The names and digests by which users install the image and the chart of a release.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct ReleaseReferences {
     /// `REGISTRY/NAME:VERSION`.
     image: String,
     /// The digest of the image.
@@ -179,7 +179,13 @@ impl Release {
     }
 
     /// Makes all files of the release.
-    fn make(&self, folder: &Path, programs: &[(String, PathBuf)], image: &str, origin: &Origin) -> Result<Made> {
+    fn make(
+        &self,
+        folder: &Path,
+        programs: &[(String, PathBuf)],
+        image: &str,
+        origin: &Origin,
+    ) -> Result<ReleaseReferences> {
         let files = folder.join("files");
         let own = find_own(programs)?;
         let pages = folder.join("pages");
@@ -207,7 +213,7 @@ impl Release {
                 architecture: architecture.clone(),
             });
             fs::write(files.join(format!("{name}.tar.gz")), packed)?;
-            builds.push(Build {
+            builds.push(PlatformProgram {
                 architecture,
                 program,
                 components: serde_json::from_str(&components)?,
@@ -232,7 +238,7 @@ impl Release {
             )?;
         }
         fs::write(files.join("SHA256SUMS"), dist::write_sums(&files)?)?;
-        Ok(Made {
+        Ok(ReleaseReferences {
             image: named,
             digest,
             chart,
@@ -276,7 +282,7 @@ fn list_package(program: &[u8], pages: &Path) -> Result<Vec<Entry>> {
 }
 
 /// Pushes the image and the chart. The registry has to store both under the digests that they were made with.
-fn push_release(folder: &Path, made: &Made, transfer: &Transfer) -> Result<()> {
+fn push_release(folder: &Path, made: &ReleaseReferences, transfer: &Transfer) -> Result<()> {
     registry::push_layout(&folder.join("image"), VERSION, &made.image, transfer)?;
     registry::push_layout(
         &folder.join("chart"),
@@ -287,7 +293,7 @@ fn push_release(folder: &Path, made: &Made, transfer: &Transfer) -> Result<()> {
 }
 
 /// Pulls the image and the chart by digest, compares them, and extracts the program for this machine.
-fn pull_release(folder: &Path, made: &Made) -> Result<PathBuf> {
+fn pull_release(folder: &Path, made: &ReleaseReferences) -> Result<PathBuf> {
     let name = made.image.strip_suffix(&format!(":{VERSION}")).unwrap_or(&made.image);
     let pulled = folder.join("pulled");
     registry::pull_image(&format!("{name}@{}", made.digest), &pulled.join("image"))?;

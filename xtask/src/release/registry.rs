@@ -22,7 +22,7 @@ pub(super) const CLIENT: &str = "skopeo";
 /// The time until a registry listens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The place of the other registry.
+/// The registry to which a release is pushed, which decides about TLS and login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transfer {
     /// A registry of others, over TLS, with the user's login.

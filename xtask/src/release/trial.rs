@@ -14,7 +14,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use tenure_git_server::{Content, GitServer, Options};
 
-use super::{Made, VERSION};
+use super::{ReleaseReferences, VERSION};
 use crate::dist::{is_on_path, println_to_stderr};
 use crate::scenarios::{BINARIES, WITH_KUBERNETES};
 use crate::{cargo, tidy};
@@ -56,7 +56,7 @@ pub(crate) struct ReleaseTrial {
 }
 
 /// Runs the trial for each way of installation, each beside a control plane of its own.
-pub(super) fn run_beside_kubernetes(folder: &Path, program: &Path, made: &Made) -> Result<()> {
+pub(super) fn run_beside_kubernetes(folder: &Path, program: &Path, made: &ReleaseReferences) -> Result<()> {
     ensure!(
         std::env::var_os(BINARIES).is_some(),
         "{BINARIES} names no folder with a real control plane: e2e/kubernetes/README.md says how to build one. --without-cluster ends before"

@@ -28,7 +28,7 @@ const CRATES: &[&str] = &[
 /// The known circles.
 const KNOWN: &[Known] = &[];
 
-/// The dependencies of each module.
+/// The modules that each module of a crate names.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// Compares the circles with the known ones.

@@ -67,14 +67,14 @@ pub(super) fn find_current_deadline() -> Option<Arc<Deadline>> {
 /// Marks the thread as working on a request with this deadline, until dropped.
 struct Present {
     before: Option<Arc<Deadline>>,
-    _limits: tenure_checkpoint::Within,
+    _limits: tenure_checkpoint::LimitsGuard,
 }
 
 impl Present {
     fn set_deadline(deadline: &Arc<Deadline>) -> Self {
         Self {
             before: PRESENT.replace(Some(deadline.clone())),
-            _limits: tenure_checkpoint::Within::enter(deadline.clone()),
+            _limits: tenure_checkpoint::LimitsGuard::enter(deadline.clone()),
         }
     }
 }

@@ -48,8 +48,8 @@ pub(crate) struct Extent {
     pub(crate) is_apart: bool,
 }
 
-/// Everything that runs.
-struct Bed {
+/// The running parts of the measurement: the control plane with the controllers, the Git host, and the agent's repository.
+struct AccessBench {
     place: Place,
     forge: ForgeServer,
     agents: Repository,
@@ -66,13 +66,13 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
         MOST_PROJECTS - 1
     );
     measure_reading(report)?;
-    let mut bed = Bed::set(program, extent).await?;
+    let mut bed = AccessBench::set(program, extent).await?;
     let all = extent.projects.saturating_mul(extent.namespaces);
     let many = format!("{} projects in {} namespaces", extent.projects, extent.namespaces);
     let before = bed.place.memory()?;
     let whose = bed.place.name();
 
-    // From nothing.
+    // The first figure: all credentials are created.
     let asked = bed.count();
     let cpu = bed.place.cpu()?;
     let started = Instant::now();
@@ -100,7 +100,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
         "",
     );
     report.add(format!("{many}: CPU of {whose} for that"), format_time(spent), None, "");
-    bed.tell_asked(&many, all, &asked, report);
+    bed.report_requests(&many, all, &asked, report);
     let after = bed.place.memory()?;
     report.add(
         format!("{many}: memory of {whose} more than before; of that its own, without pages of files"),
@@ -156,7 +156,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
         "",
     );
     report.add(format!("{many}: CPU of {whose} for that"), format_time(spent), None, "");
-    bed.tell_asked(&format!("{many}, replaced"), all, &asked, report);
+    bed.report_requests(&format!("{many}, replaced"), all, &asked, report);
 
     bed.measure_first_clone(extent, report).await
 }
@@ -192,8 +192,8 @@ fn measure_reading(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The requests to the host, by kind.
-struct Asked {
+/// The number of requests to the host so far, by kind.
+struct HostRequestCounts {
     /// Requests that change nothing.
     questions: usize,
     /// Requests that create a credential.
@@ -204,7 +204,7 @@ struct Asked {
     revocations: usize,
 }
 
-impl Bed {
+impl AccessBench {
     async fn set(program: &Path, extent: &Extent) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let forge = ForgeServer::start(folder.path().join("host"), Kind::Gitlab).await?;
@@ -353,8 +353,8 @@ impl Bed {
         .map(drop)
     }
 
-    fn count(&self) -> Asked {
-        Asked {
+    fn count(&self) -> HostRequestCounts {
+        HostRequestCounts {
             questions: self.forge.count(&Method::GET, ""),
             orders: self.forge.count(&Method::POST, "deploy_tokens"),
             issues: self.forge.count(&Method::POST, "issues"),
@@ -362,7 +362,7 @@ impl Bed {
         }
     }
 
-    fn tell_asked(&self, what: &str, all: usize, before: &Asked, report: &mut Report) {
+    fn report_requests(&self, what: &str, all: usize, before: &HostRequestCounts, report: &mut Report) {
         let now = self.count();
         let each = |count: usize| count as f64 / all.max(1) as f64;
         report.add(

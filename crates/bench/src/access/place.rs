@@ -9,14 +9,14 @@ use anyhow::Context as _;
 use crate::process::{ControlPlane, cpu_of, install, memory_of, own_memory_of, terminate_child, wait_for_ready};
 use tenure_test_ports::reserve_port;
 
-/// The control plane, and the measured process.
+/// The control plane, and the process whose memory and processor time are measured.
 pub(super) struct Place {
     pub(super) plane: ControlPlane,
-    apart: Option<Apart>,
+    apart: Option<SeparateControllers>,
 }
 
-/// Controllers in a process of their own.
-struct Apart {
+/// A `tenure run` beside the control plane, which is measured in its place.
+struct SeparateControllers {
     program: PathBuf,
     arguments: Vec<String>,
     /// The address of its readiness probe.
@@ -43,7 +43,7 @@ impl Place {
         all.extend(["--admission-url".to_owned(), format!("https://{webhook}")]);
         all.extend(["--admission-address".to_owned(), webhook]);
         all.extend(arguments);
-        let apart = Apart {
+        let apart = SeparateControllers {
             child: launch_process(program, &all, &probe).await?,
             program: program.to_owned(),
             arguments: all,
@@ -85,7 +85,7 @@ impl Place {
             Some(apart) => {
                 terminate_child(apart.child);
                 let child = launch_process(&apart.program, &apart.arguments, &apart.probe).await?;
-                self.apart = Some(Apart { child, ..apart });
+                self.apart = Some(SeparateControllers { child, ..apart });
             }
             None => {
                 self.plane.restart().await?;

@@ -160,7 +160,7 @@ async fn recover(id: u32) -> String {
     }
 }
 
-/// The highest resident memory since the creation of this value. The kernel's own high-water mark would include the preparation.
+/// A task that records the highest resident memory of a process since the creation of this value. The kernel's own high-water mark would include the preparation.
 struct Memory {
     peak: Arc<AtomicU64>,
     following: tokio::task::JoinHandle<()>,

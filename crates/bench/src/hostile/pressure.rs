@@ -53,7 +53,7 @@ impl Repeated {
     }
 }
 
-/// The parts of a load.
+/// A prepared load of the hostile tenant: the requests to send, and the objects to reconcile again and again.
 #[derive(Default)]
 pub(crate) struct Prepared {
     pub(crate) repeated: Vec<Repeated>,
@@ -69,7 +69,7 @@ pub(crate) struct Prepared {
     pub(crate) namespaces: Option<&'static str>,
 }
 
-/// A running load.
+/// A running load: the tasks that send its requests.
 pub(crate) struct Pressure<'a> {
     prepared: &'a Prepared,
     tasks: JoinSet<()>,

@@ -66,7 +66,7 @@ impl Fault {
         }
     }
 
-    /// Inflicts the failure once on the process of a lane.
+    /// Sends the signal of the failure once to the process of a lane.
     pub(super) fn deal(self, lane: Pid) {
         if let Some(signal) = self.signal() {
             let _gone_by_itself = kill(lane, signal);
@@ -81,7 +81,7 @@ impl Fault {
     }
 
     /// Prepares the lane's work.
-    pub(super) async fn prepare(self, stage: &Stage) -> anyhow::Result<Ready> {
+    pub(super) async fn prepare(self, stage: &Stage) -> anyhow::Result<PreparedFault> {
         let load = if self == Self::Busy {
             Load::LargeRenderings.prepare(stage).await?
         } else {
@@ -101,19 +101,19 @@ impl Fault {
                 .apply_kustomization(HOSTILE, &format!("app-{number}"), &spec)
                 .await?;
         }
-        Ok(Ready { fault: self, load })
+        Ok(PreparedFault { fault: self, load })
     }
 }
 
-/// A prepared failure.
-pub(super) struct Ready {
+/// A failure, with the prepared work of the lane that it hits.
+pub(super) struct PreparedFault {
     fault: Fault,
     load: Prepared,
 }
 
-impl Ready {
+impl PreparedFault {
     /// Starts: waits for a lane, and hits each of its processes.
-    pub(super) async fn start_strikes(&self, stage: &Stage) -> anyhow::Result<Striking<'_>> {
+    pub(super) async fn start_strikes(&self, stage: &Stage) -> anyhow::Result<RunningFault<'_>> {
         let hub = stage.process_id();
         if !self.fault.strikes_tasks() {
             let began = Instant::now();
@@ -131,7 +131,7 @@ impl Ready {
             Arc::clone(&count),
             Arc::clone(&over),
         );
-        Ok(Striking {
+        Ok(RunningFault {
             load: self.load.start_load(stage).await,
             task: tokio::spawn(striking),
             count,
@@ -140,15 +140,15 @@ impl Ready {
     }
 }
 
-/// A repeated failure.
-pub(super) struct Striking<'a> {
+/// A task that hits each new process of the lane with a failure, until it is ended.
+pub(super) struct RunningFault<'a> {
     load: Pressure<'a>,
     task: JoinHandle<()>,
     count: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
 }
 
-impl Striking<'_> {
+impl RunningFault<'_> {
     /// Ends the strikes. Returns how often the lane was hit.
     pub(super) async fn end_strikes(self, stage: &Stage) -> usize {
         self.over.store(true, Ordering::Relaxed);

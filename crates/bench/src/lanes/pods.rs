@@ -102,7 +102,7 @@ struct Scene {
     hub: String,
     /// The number of hits in this turn.
     struck: std::cell::Cell<usize>,
-    _controllers: Ended,
+    _controllers: OwnedProcess,
     _kubelet: Kubelet,
     _kubernetes: Kubernetes,
     _folder: tempfile::TempDir,
@@ -138,7 +138,7 @@ impl Scene {
         command.args(["--lane-address", &hub, "--lane-url", &hub, "--health-address", &probe]);
         command.args(["--allow-source", &format!("http://{}", git.http_address())]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let controllers = Ended(command.spawn()?);
+        let controllers = OwnedProcess(command.spawn()?);
         let administrator = tenure_testkit::Admin::new(client.clone());
         let kubelet = Kubelet::start(&administrator, program, &folder.path().join("pods"));
         wait_for_ready(&probe).await?;
@@ -262,9 +262,9 @@ async fn wait_until<T>(what: &str, mut find: impl AsyncFnMut() -> anyhow::Result
 }
 
 /// A process that ends when this value is dropped.
-struct Ended(Child);
+struct OwnedProcess(Child);
 
-impl Drop for Ended {
+impl Drop for OwnedProcess {
     fn drop(&mut self) {
         let _already_gone = self.0.kill();
         let _reaped = self.0.wait();

@@ -42,7 +42,7 @@ pub(super) async fn measure(program: &Path, only: Option<&str>, report: &mut Rep
     Ok(())
 }
 
-/// A control plane, and a repository that all tenants apply.
+/// A control plane with many tenants, which all apply the same repository.
 struct Town {
     plane: ControlPlane,
     git: GitServer,

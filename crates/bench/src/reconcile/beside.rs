@@ -34,7 +34,7 @@ const MEANWHILE: &str = "while nobody ran";
 /// The longest time for controllers to end after the request.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The places of the programs.
+/// The paths of the programs that the comparison starts.
 pub(crate) struct Programs<'a> {
     /// Tenure.
     pub(crate) program: &'a Path,
@@ -51,7 +51,7 @@ enum Side<'a> {
     Tenure,
 }
 
-/// The figures of one side.
+/// The times, processor times, request counts and memory of one side's controllers.
 struct Figures {
     cold: Duration,
     controllers: Duration,
@@ -231,7 +231,7 @@ async fn measure_side(
     })
 }
 
-/// The environment of one side's controllers.
+/// The programs, the folder, the kubeconfig and the source with which one side's controllers are started.
 struct Place<'a> {
     programs: &'a Programs<'a>,
     side: Side<'a>,

@@ -43,9 +43,9 @@ impl GuardQueries for Nothing {
     }
 }
 
-/// The request of a write, and its user.
+/// The attributes of a write for RBAC and admission: the resource, the object's name, and the user.
 #[derive(Debug)]
-struct Asks {
+struct WriteRequest {
     group: &'static str,
     resource: &'static str,
     namespace: String,
@@ -55,7 +55,7 @@ struct Asks {
 
 /// A write: the request, and its object.
 struct Write {
-    request: Asks,
+    request: WriteRequest,
     object: Value,
     is_allowed: bool,
 }
@@ -206,7 +206,7 @@ fn list_writes(client: usize) -> Vec<Write> {
     let index = client * 7 + 1;
     let namespace = format!("tenant-{index}-1");
     let text = "x".repeat(LARGE);
-    let request = |group: &'static str, resource: &'static str, namespace: &str, name: &str| Asks {
+    let request = |group: &'static str, resource: &'static str, namespace: &str, name: &str| WriteRequest {
         group,
         resource,
         namespace: namespace.to_owned(),
@@ -215,7 +215,7 @@ fn list_writes(client: usize) -> Vec<Write> {
     };
     let metadata = |name: &str| json!({ "name": name, "namespace": namespace, "annotations": { "text": text } });
     let pod = |image: &str| json!({ "metadata": metadata("pod"), "spec": { "containers": [{ "name": "app", "image": image, "imagePullPolicy": "Always" }] } });
-    let write = |request: Asks, object: Value, is_allowed: bool| Write {
+    let write = |request: WriteRequest, object: Value, is_allowed: bool| Write {
         request,
         object,
         is_allowed,

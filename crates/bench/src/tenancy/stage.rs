@@ -19,7 +19,7 @@ pub(super) const LARGE: usize = 4 << 10;
 const WRITERS: &str = "bench-writers";
 const LAST_APPLIED: &str = "bench";
 
-/// A server.
+/// A server in this process that stores many Tenants, with an administrator's client.
 pub(super) struct Stage {
     pub(super) server: Server,
     client: kube::Client,

@@ -5,7 +5,7 @@
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-use super::{Named, Resource};
+use super::{NamedResource, Resource};
 
 /// The largest number of versions of one group that are requested. With more versions, the group is partly unknown.
 pub const MOST_VERSIONS: usize = 16;
@@ -44,7 +44,7 @@ impl GroupVersion {
     }
 
     /// Adds the group and the version to a resource.
-    pub(super) fn name(&self, mut named: Named) -> Named {
+    pub(super) fn name(&self, mut named: NamedResource) -> NamedResource {
         named.resource.group.clone_from(&self.group);
         named.resource.version.clone_from(&self.version);
         named
@@ -87,13 +87,13 @@ fn order_versions<'a>(preferred: Option<&'a str>, versions: impl Iterator<Item =
 }
 
 /// Reads the resources of an `APIResourceList`, without subresources. The caller knows the version.
-pub(super) fn read_resources(document: &Value) -> Option<Vec<Named>> {
+pub(super) fn read_resources(document: &Value) -> Option<Vec<NamedResource>> {
     document.get("resources").filter(|resources| resources.is_array())?;
     let view = ObjectView::new(document);
     let resources = view.list_views("/resources").filter_map(|resource| {
         let plural = resource.read_text("/name");
         let has_verb = |verb: &str| resource.list_texts("/verbs").any(|known| known == verb);
-        (!plural.contains('/')).then(|| Named {
+        (!plural.contains('/')).then(|| NamedResource {
             resource: Resource {
                 group: String::new(),
                 version: String::new(),

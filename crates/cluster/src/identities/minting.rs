@@ -215,6 +215,7 @@ impl Shared {
         self.mint_once(minter, target, audiences).await
     }
 
+    /// Requests a token with the requester's current token, without retry.
     async fn mint_once(
         &self,
         minter: &Sender,
@@ -231,6 +232,7 @@ impl Shared {
         }
     }
 
+    /// Sends one TokenRequest for a ServiceAccount, and reads the token from the answer.
     async fn mint(
         &self,
         minter: &Sender,

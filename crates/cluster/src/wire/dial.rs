@@ -26,7 +26,7 @@ const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Opens a stream to the API server, without any data sent on it.
 pub(crate) type OpenStream = Arc<dyn Fn() -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync>;
 
-/// The way to open connections and to verify the other end.
+/// A dialer: opens TLS connections to the API server, and verifies the server's certificate.
 #[derive(Clone)]
 pub(super) struct Dial {
     stream: OpenStream,

@@ -19,7 +19,7 @@ use crate::connection::ConnectionError;
 use dial::{Dial, OpenStream, open_to};
 use shared::{SharedConnections, SpeaksHttp1};
 
-/// The connections that a request may use.
+/// The key of the connections that a request may use: their owner and their purpose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Channel {
     pub(crate) holder: ConnectionOwner,
@@ -46,7 +46,7 @@ pub(crate) enum Purpose {
     Leadership,
 }
 
-/// The way to an API server. Cheap to clone.
+/// The transport of requests to an API server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum Wire {
     /// A service in this process, or one that has connections of its own.
@@ -136,6 +136,7 @@ impl Network {
         })
     }
 
+    /// Returns the transport for HTTP/1.1, and makes it at the first call.
     fn single(&self) -> Result<kube::Client, ConnectionError> {
         let mut single = self.single.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = single.as_ref() {

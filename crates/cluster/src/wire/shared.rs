@@ -36,8 +36,8 @@ const INITIAL_STREAMS: usize = 13;
 /// The number of connections that a request tries if the previous connections did nothing for it.
 const TRIES: usize = 3;
 
-/// The load that a connection may carry.
-struct Load {
+/// The limits of one HTTP/2 connection.
+struct ConnectionLimits {
     /// The largest number of streams.
     streams: usize,
     /// The bytes of each stream that may arrive before they are read.
@@ -45,18 +45,18 @@ struct Load {
 }
 
 impl Purpose {
-    /// Returns the load for a purpose. A kube-apiserver allows a hundred streams by default. Together they may fill 6.4 and 16 MiB.
-    fn load(self) -> Load {
+    /// Returns the limits of a connection for this purpose. A kube-apiserver allows a hundred streams by default. Together they may fill 6.4 and 16 MiB.
+    fn load(self) -> ConnectionLimits {
         match self {
-            Self::Watches => Load {
+            Self::Watches => ConnectionLimits {
                 streams: 100,
                 window: 64 << 10,
             },
-            Self::Requests => Load {
+            Self::Requests => ConnectionLimits {
                 streams: 64,
                 window: 256 << 10,
             },
-            Self::Leadership => Load {
+            Self::Leadership => ConnectionLimits {
                 streams: 8,
                 window: 64 << 10,
             },
@@ -94,6 +94,7 @@ pub(super) struct SpeaksHttp1;
 #[derive(Clone)]
 pub(super) struct SharedConnections(Arc<Shared>);
 
+/// The opener of connections, and all open connections.
 struct Shared {
     opener: Opener,
     keep_alive: (Duration, Duration),
@@ -102,6 +103,7 @@ struct Shared {
     channels: Mutex<Channels>,
 }
 
+/// The open connections by owner and purpose, and the time of the last search for idle connections.
 struct Channels {
     open: HashMap<Channel, Arc<Group>>,
     swept: Instant,
@@ -115,13 +117,14 @@ struct Group {
     connections: Mutex<Vec<OpenConnection>>,
 }
 
+/// A connection that can send requests, with its use.
 struct OpenConnection {
     sender: SendRequest<Body>,
-    use_of: Arc<Use>,
+    use_of: Arc<ConnectionUse>,
 }
 
-/// The use of a connection.
-struct Use {
+/// The number of streams on a connection, their limit, and the time since which it may be idle.
+struct ConnectionUse {
     streams: AtomicUsize,
     /// The largest number of streams that the server allows.
     most: AtomicUsize,
@@ -129,17 +132,17 @@ struct Use {
     ended: Mutex<Instant>,
 }
 
-/// A stream of a connection, reserved until the value is dropped.
-struct Place(Arc<Use>);
+/// A reserved stream on a connection, which is released when the value is dropped.
+struct StreamReservation(Arc<ConnectionUse>);
 
-impl Place {
-    fn on(use_of: &Arc<Use>) -> Self {
+impl StreamReservation {
+    fn on(use_of: &Arc<ConnectionUse>) -> Self {
         use_of.streams.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(use_of))
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamReservation {
     fn drop(&mut self) {
         *lock(&self.0.ended) = Instant::now();
         self.0.streams.fetch_sub(1, Ordering::AcqRel);
@@ -204,7 +207,8 @@ impl SharedConnections {
         }
     }
 
-    async fn acquire(&self, channel: &Channel) -> Result<(SendRequest<Body>, Place), BoxError> {
+    /// Reserves a stream on an open connection of the channel, or opens a connection.
+    async fn acquire(&self, channel: &Channel) -> Result<(SendRequest<Body>, StreamReservation), BoxError> {
         let (group, began) = (self.group(channel), Instant::now());
         if let Some(taken) = group.reserve_stream(channel.purpose) {
             return Ok(taken);
@@ -221,7 +225,7 @@ impl SharedConnections {
         match (self.0.opener)().await {
             Ok(NewConnection::Shareable(stream)) => match share(stream, channel.purpose, self.0.keep_alive).await {
                 Ok(connection) => {
-                    let taken = (connection.sender.clone(), Place::on(&connection.use_of));
+                    let taken = (connection.sender.clone(), StreamReservation::on(&connection.use_of));
                     lock(&group.connections).push(connection);
                     Ok(taken)
                 }
@@ -241,6 +245,7 @@ impl SharedConnections {
         }
     }
 
+    /// Returns the connections of a channel. If the last search for idle connections is [`SWEEP`] ago, closes them first in all channels.
     fn group(&self, channel: &Channel) -> Arc<Group> {
         let mut channels = lock(&self.0.channels);
         let now = Instant::now();
@@ -248,7 +253,7 @@ impl SharedConnections {
             channels.swept = now;
             channels.open.retain(|_, group| {
                 group.close_idle(now);
-                // Users of the group got it under this lock.
+                // A task gets its reference to a group under this lock, so no task can begin to use a removed group.
                 Arc::strong_count(group) > 1 || !lock(&group.connections).is_empty()
             });
         }
@@ -258,7 +263,7 @@ impl SharedConnections {
 
 impl Group {
     /// Reserves a stream on the fullest connection that has a free one, so connections that were opened for a peak become idle.
-    fn reserve_stream(&self, purpose: Purpose) -> Option<(SendRequest<Body>, Place)> {
+    fn reserve_stream(&self, purpose: Purpose) -> Option<(SendRequest<Body>, StreamReservation)> {
         let mut connections = lock(&self.connections);
         connections.retain(|connection| !connection.sender.is_closed());
         let streams = |connection: &&OpenConnection| connection.use_of.streams.load(Ordering::Acquire);
@@ -271,7 +276,7 @@ impl Group {
             streams(connection) < most
         };
         let fullest = connections.iter().filter(has_place).max_by_key(streams)?;
-        Some((fullest.sender.clone(), Place::on(&fullest.use_of)))
+        Some((fullest.sender.clone(), StreamReservation::on(&fullest.use_of)))
     }
 
     fn close_idle(&self, now: Instant) {
@@ -283,7 +288,8 @@ impl Group {
     }
 }
 
-/// Whether the server reports that it did not process a request: it shut the connection down before the request (RFC 9113 §6.8), or refused the stream (§8.7).
+/// Checks whether the server reports that it did not process a request: the server shut the connection down before the request (RFC 9113 §6.8), or refused the
+/// stream (§8.7).
 fn is_unprocessed(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
@@ -298,7 +304,7 @@ async fn share(
     purpose: Purpose,
     keep_alive: (Duration, Duration),
 ) -> Result<OpenConnection, OpenError> {
-    let Load { streams, window } = purpose.load();
+    let ConnectionLimits { streams, window } = purpose.load();
     let most = u32::try_from(streams).unwrap_or(u32::MAX);
     let shaken = Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -311,7 +317,7 @@ async fn share(
         .handshake::<_, Body>(stream)
         .await;
     let (sender, connection) = shaken.map_err(|error| OpenError(error.to_string().into()))?;
-    let use_of = Arc::new(Use {
+    let use_of = Arc::new(ConnectionUse {
         streams: AtomicUsize::new(0),
         most: AtomicUsize::new(INITIAL_STREAMS),
         ended: Mutex::new(Instant::now()),
@@ -345,7 +351,7 @@ async fn share(
 /// The body of a response, which keeps its stream reserved until it is dropped.
 pub(super) struct HeldBody {
     body: Incoming,
-    _place: Place,
+    _place: StreamReservation,
 }
 
 impl http_body::Body for HeldBody {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Faults, Story};
 use crate::kind::Kind;
 
-/// The theme of a story.
+/// The theme of a story, which adds steps at its begin and end, and sometimes another user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plot {
     /// No theme.

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::Period;
 
 pub use readers::{Readers, find_other_readers, find_readers};
-pub use secret_uses::{Inventory, NamedObject, Usage, Use};
+pub use secret_uses::{Inventory, NamedObject, SecretUse, Usage};
 pub use tenure_git_access::secret_facts::{Contents, Facts, Form};
 
 /// The result of reading a Secret.
@@ -29,7 +29,7 @@ pub enum SecretRead {
     Failed(String),
 }
 
-/// The verdict on a credential.
+/// The judgement of a credential's age by the audit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The credential is younger than the limit.
@@ -67,7 +67,7 @@ impl Verdict {
     }
 }
 
-/// A Secret with all its facts.
+/// A row of the audit: a Secret, the objects that use it, its public facts and its readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The Secret.

@@ -49,20 +49,20 @@ impl std::fmt::Display for NamedObject {
     }
 }
 
-/// A use of a Secret.
+/// A field of an object that names a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Use {
+pub struct SecretUse {
     /// The using object, as `Kind/name`.
     pub by: String,
     /// The field that names the Secret.
     pub field: String,
 }
 
-/// The facts of a Secret from the objects that name it.
+/// The uses of one Secret: the objects that name it, and the addresses that see its credential.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The first twenty uses.
-    pub uses: BTreeSet<Use>,
+    pub uses: BTreeSet<SecretUse>,
     /// The number of further uses.
     pub more: usize,
     /// Addresses that see the credential, without passwords. For a Provider only the host, since the path of its address is a secret.
@@ -77,7 +77,7 @@ pub struct Usage {
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     secrets: Bounded<Usage>,
-    accounts: Bounded<Vec<(Use, Option<String>)>>,
+    accounts: Bounded<Vec<(SecretUse, Option<String>)>>,
 }
 
 /// Values by name: at most [`MOST_OF_NAMESPACE`] of one namespace and [`MOST`] in total.
@@ -94,7 +94,7 @@ impl<V: Default> Bounded<V> {
             let is_full = self.values.len() >= MOST;
             let count = self.counts.get(&name.namespace).copied().unwrap_or_default();
             if is_full || count >= MOST_OF_NAMESPACE {
-                // Names at most as many namespaces as Secrets.
+                // Each left out Secret adds at most one namespace, so this set stays as small as the number of names.
                 if self.left_out.len() < MOST {
                     self.left_out.insert(name.namespace);
                 }
@@ -111,7 +111,7 @@ impl Inventory {
     pub fn add(&mut self, kind: &str, object: &Value) {
         let view = ObjectView::new(object);
         let (namespace, name) = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
-        let by = |field: String| Use {
+        let by = |field: String| SecretUse {
             by: format!("{kind}/{name}"),
             field,
         };
@@ -160,7 +160,7 @@ impl Inventory {
         let secrets = ObjectView::new(object).list_views("/imagePullSecrets");
         for secret in secrets.take(MOST_USES).filter_map(|secret| secret.find_text("/name")) {
             for (user, address) in &users {
-                let by = Use {
+                let by = SecretUse {
                     field: format!("{}: imagePullSecrets of {}", user.field, account.name),
                     ..user.clone()
                 };
@@ -181,7 +181,7 @@ impl Inventory {
         left_out.map(String::as_str).collect()
     }
 
-    fn add_use(&mut self, namespace: &str, secret: &str, by: Use, address: Option<String>) -> Option<&mut Usage> {
+    fn add_use(&mut self, namespace: &str, secret: &str, by: SecretUse, address: Option<String>) -> Option<&mut Usage> {
         let usage = self.secrets.add_value(find_named(namespace, secret)?)?;
         usage.is_shown |= !by.field.starts_with(".spec.verify.");
         if usage.uses.len() < MOST_USES {

@@ -32,7 +32,7 @@ pub enum StepState {
     Unknown,
 }
 
-/// One step.
+/// A step of the explanation: a condition that the delivery of a Secret needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
@@ -45,7 +45,7 @@ pub struct Step {
     pub says: String,
 }
 
-/// All steps of one Secret in one namespace.
+/// The explanation why a request's Secret is delivered to a namespace or not: all steps, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Chain {
@@ -215,6 +215,7 @@ fn new_step(step: &'static str, state: StepState, message: impl Into<String>) ->
     }
 }
 
+/// Checks the step `entry`: whether the FluxAccess or the agent's configuration still requests the Secret.
 fn judge_entry(request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let make_step = |state, message: String| new_step("entry", state, message);
     let (asker, by) = (name_asker(request), &request.spec.requested_by);
@@ -252,6 +253,7 @@ fn judge_entry(request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     }
 }
 
+/// Checks the step `target`: whether the AccessProvider and the FluxAccessTarget exist.
 fn judge_target(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let make_step = |state, message: String| new_step("target", state, message);
     let (target, path) = (target_of(request), &request.spec.target.path);
@@ -310,6 +312,7 @@ fn judge_target(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Names
     }
 }
 
+/// Checks the step `grant`: whether an answer approves the request, and whether the controllers have recorded the approval.
 fn judge_grant(seen: &ObservedFacts, request: &FluxAccessRequest) -> Step {
     let make_step = |state, message: String| new_step("grant", state, message);
     let state = seen.find_state(request);
@@ -366,6 +369,7 @@ fn judge_grant(seen: &ObservedFacts, request: &FluxAccessRequest) -> Step {
     }
 }
 
+/// Checks the step `namespace`: whether the request names or matches the namespace, and the namespace exists.
 fn judge_namespace(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let make_step = |state, message: String| new_step("namespace", state, message);
     let name = place.namespace.as_str();
@@ -402,6 +406,7 @@ fn judge_namespace(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Na
     }
 }
 
+/// Checks the step `receiver`: whether the rules of access allow the namespace to have the Secret.
 fn judge_receiver(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let make_step = |state, message: String| new_step("receiver", state, message);
     let receivers = match receivers::list(seen, request) {
@@ -420,6 +425,7 @@ fn judge_receiver(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Nam
     }
 }
 
+/// Checks the step `writer`: whether the account that writes Secrets has its rights in the namespace.
 fn judge_writer(seen: &ObservedFacts, request: &FluxAccessRequest, place: &NamespaceReads) -> Step {
     let make_step = |state, message: String| new_step("writer", state, message);
     let provider = match seen.find_provider(&request.spec.provider) {
@@ -444,6 +450,7 @@ fn judge_writer(seen: &ObservedFacts, request: &FluxAccessRequest, place: &Names
     }
 }
 
+/// Checks the step `ledger`: whether a credential for the namespace was created at the host.
 fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
     let make_step = |state, message: String| new_step("ledger", state, message);
     let Some(ledger) = ledger else {
@@ -501,6 +508,7 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
     )
 }
 
+/// Checks the step `secret`: whether the Secret exists and belongs to this request.
 fn judge_secret(request: &FluxAccessRequest, place: &NamespaceReads, ledger: Option<&CredentialLedger>) -> Step {
     let make_step = |state, message: String| new_step("secret", state, message);
     let name = format!("{}/{}", place.namespace, request.spec.secret_name);
@@ -533,6 +541,7 @@ fn judge_secret(request: &FluxAccessRequest, place: &NamespaceReads, ledger: Opt
     }
 }
 
+/// Checks the step `proof`: whether every source that has the credential was seen to use it.
 fn judge_proof(request: &FluxAccessRequest, ledger: Option<&CredentialLedger>) -> Step {
     let make_step = |state, message: String| new_step("proof", state, message);
     let held = ledger.and_then(|ledger| ledger.current.as_ref());

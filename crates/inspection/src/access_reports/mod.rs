@@ -29,7 +29,7 @@ pub const PENDING: &str = "Pending";
 /// The state of a request that was approved earlier, and no longer is.
 pub const REVOKED: &str = "Revoked";
 
-/// The facts that were read.
+/// The access objects, namespaces and Tenants that a command read. An unreadable part has its reason.
 #[derive(Clone, Debug)]
 pub struct ObservedFacts {
     /// All requests of the platform namespace.

@@ -17,7 +17,7 @@ use tenure_git_access::configuration::{Entry, Place};
 use tenure_git_access::request::read_target;
 use tenure_remote_requests::git_host::Role;
 
-/// Namespaces and their tenants.
+/// The namespaces and Tenants that decide which namespaces may receive a Secret.
 #[derive(Clone, Debug, Default)]
 pub struct KnownPlacements {
     /// Tenants and namespaces.

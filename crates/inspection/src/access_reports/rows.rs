@@ -30,9 +30,9 @@ pub struct Row {
     pub rotate: String,
     /// Name of the Secret.
     pub secret_name: String,
-    /// The asker.
+    /// The user that requested the access.
     pub requested_by: String,
-    /// The place of the entry.
+    /// The object and field of the entry that requests the access.
     pub asked_in: String,
     /// The Tenant of that namespace.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -73,7 +73,7 @@ pub enum ImpersonationRight {
     Pod,
 }
 
-/// The kind of a request.
+/// The kind of an [`AttackRequest`], which decides its HTTP method and media type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// GET.
@@ -90,7 +90,7 @@ pub enum Verb {
     Delete,
 }
 
-/// One request.
+/// A request to the API server that is part of an attack, of its control, or of its preparation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttackRequest {
     /// The sender.
@@ -156,7 +156,7 @@ impl ExpectedDefense {
     }
 }
 
-/// One attack.
+/// An attack on tenancy, with its control and the mechanism that should stop it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attack {
     /// The stable name of the attack.
@@ -175,7 +175,7 @@ pub struct Attack {
     pub control: AttackRequest,
 }
 
-/// Several at once, of which some may succeed.
+/// Requests of one attack that are sent at the same time, of which a limited number may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConcurrentRequests {
     /// The number of requests: in the path and the body, `{n}` is the number of each.

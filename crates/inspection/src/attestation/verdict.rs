@@ -10,7 +10,7 @@ use super::{Attack, ExpectedDefense, Verb};
 /// The most bytes of the API server's message that are repeated.
 const LONGEST: usize = 512;
 
-/// The API server's answer to a try.
+/// The API server's answer to an attempt of an attack, or to its control.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttemptResult {
     /// HTTP status; 0 when there was no answer.

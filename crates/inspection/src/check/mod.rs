@@ -113,7 +113,7 @@ impl Level {
     }
 }
 
-/// One finding.
+/// A finding of the check: a reason why the cluster would refuse an object, or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
@@ -147,7 +147,7 @@ impl Finding {
 
     fn with_object(mut self, id: &ObjectId) -> Self {
         let subject = id.subject();
-        // Some messages begin with it.
+        // Some messages already begin with the object.
         if let Some(rest) = self.message.strip_prefix(&format!("{subject}: ")) {
             self.message = rest.to_owned();
         }

@@ -22,7 +22,7 @@ const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 /// The first words of a message of Kubernetes' ResourceQuota.
 const QUOTA_WORDS: [&str; 2] = ["is forbidden: exceeded quota: ", "is forbidden: failed quota: "];
 
-/// The object that an answer is about.
+/// An object that was sent as a dry run, with everything that the meaning of the answer depends on.
 pub struct CheckedObject<'a> {
     /// The id of the object.
     pub id: &'a ObjectId,
@@ -52,7 +52,7 @@ pub enum Rights {
 /// The meaning of a refused dry run.
 #[derive(Debug)]
 pub enum Verdict {
-    /// These.
+    /// The findings about the object.
     Findings(Vec<Finding>),
     /// No answer about the object, with the reason.
     Unanswered(String),

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::text::write_go_value;
 use super::{Action, Node, Slice};
 
-/// A result: a part of the object, or a constant of the template.
+/// A result of an expression: a part of the object, or a constant of the template.
 #[derive(Clone, Debug)]
 pub(super) enum Found<'a> {
     Data(&'a Value),

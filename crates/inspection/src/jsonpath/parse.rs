@@ -65,7 +65,7 @@ fn parse_expression(text: &str, depth: usize) -> Result<Vec<Node>, String> {
     reader.read_action()
 }
 
-/// The rest of a template.
+/// A reader of a template: the text that is not parsed yet, and the depth of nesting.
 struct Reader<'t> {
     rest: &'t str,
     depth: usize,

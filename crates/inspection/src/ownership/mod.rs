@@ -23,7 +23,7 @@ use tenure_api::{ObjectId, ObjectView};
 
 use crate::object_facts::find_other_cluster;
 
-/// A Kustomization.
+/// The namespace and the name of a Kustomization.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct KustomizationName {
     /// The namespace of the Kustomization.
@@ -40,7 +40,7 @@ impl std::fmt::Display for KustomizationName {
 
 /// The state of the Kustomization that the object's labels name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeper {
+pub enum OwnerState {
     /// The Kustomization exists and has the object in its inventory.
     Keeps,
     /// The Kustomization exists, and the object is not in its inventory.
@@ -58,11 +58,11 @@ pub struct Subject<'a> {
     pub id: &'a ObjectId,
     /// The object; its metadata are enough.
     pub object: &'a Value,
-    /// The Kustomization of its labels; of the inventory that it is in, if it has none.
+    /// The Kustomization that the object's labels name. Without labels, the Kustomization whose inventory lists the object.
     pub owner: &'a KustomizationName,
     /// The state of the Kustomization that the labels name.
-    pub keeper: Keeper,
-    /// Other Kustomizations that have it in their inventories.
+    pub keeper: OwnerState,
+    /// Other Kustomizations that have the object in their inventories.
     pub claimants: &'a [KustomizationName],
     /// The object in Git, if it is known.
     pub declared: Option<&'a Value>,
@@ -72,7 +72,7 @@ pub struct Subject<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fault {
-    /// Several have it.
+    /// Git's manager and another manager have the field, or two Kustomizations claim the object.
     Contested,
     /// Git sets the field, and another manager has it.
     Stolen,
@@ -92,7 +92,7 @@ impl Fault {
     }
 }
 
-/// Something that is the matter.
+/// A contested, stolen or abandoned field, or an object with such a problem as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The object.
@@ -124,7 +124,7 @@ pub fn audit_fields(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFields
     let mut findings = Vec::new();
     findings.extend(find_claimants(subject));
     let Some(git) = git.into_iter().next() else {
-        if subject.keeper == Keeper::Keeps {
+        if subject.keeper == OwnerState::Keeps {
             findings.push(make_finding(
                 subject,
                 None,
@@ -175,7 +175,7 @@ fn make_finding(
     }
 }
 
-/// Finds two Kustomizations that apply one object. They have one manager between them, so managedFields don't show it.
+/// Returns a finding if several Kustomizations have the object in their inventories. All use one field manager, so managedFields don't show the conflict.
 fn find_claimants(subject: &Subject<'_>) -> Option<Finding> {
     if subject.claimants.is_empty() {
         return None;
@@ -195,21 +195,23 @@ fn find_claimants(subject: &Subject<'_>) -> Option<Finding> {
     ))
 }
 
+/// Returns the reason and the remedy if the object's Kustomization is gone or no longer applies the object.
 fn describe_abandonment(subject: &Subject<'_>) -> Option<(String, String)> {
     let owner = subject.owner;
     match subject.keeper {
-        Keeper::Keeps | Keeper::Unseen => None,
-        Keeper::Dropped => Some((
+        OwnerState::Keeps | OwnerState::Unseen => None,
+        OwnerState::Dropped => Some((
             format!("Kustomization {owner} applied it, but its inventory no longer lists it"),
             "delete it with kubectl, or add it to a repository again, whose Kustomization takes it over".to_owned(),
         )),
-        Keeper::Gone => Some((
+        OwnerState::Gone => Some((
             format!("Kustomization {owner}, which applied it, is gone"),
             "delete it, or apply it by another Kustomization, which takes it over".to_owned(),
         )),
     }
 }
 
+/// Finds the fields that both Git's manager and another manager have.
 fn find_contested(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[ManagedFieldsEntry]) -> Vec<Finding> {
     let mut shared: BTreeMap<String, (FieldPath, Vec<ManagedFieldsEntry>)> = BTreeMap::new();
     for other in others {
@@ -232,6 +234,7 @@ fn find_contested(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[Man
     shared.into_values().map(describe).collect()
 }
 
+/// Finds the fields that Git sets and only other managers have.
 fn find_stolen(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[ManagedFieldsEntry]) -> Vec<Finding> {
     let Some(declared) = subject.declared else {
         return Vec::new();
@@ -270,7 +273,7 @@ fn list_leaves(set: &FieldSet) -> Vec<FieldPath> {
         .collect()
 }
 
-/// Checks whether nothing is owned inside it.
+/// Checks whether no field inside this path is owned.
 fn is_leaf(set: &FieldSet, path: &[PathElement]) -> bool {
     let mut below = set;
     for element in path {
@@ -282,12 +285,12 @@ fn is_leaf(set: &FieldSet, path: &[PathElement]) -> bool {
     below.is_empty()
 }
 
-/// Checks whether the field, something inside it, or something around it as a whole is owned.
+/// Checks whether the field or a field inside it is owned, or a parent is owned as a whole.
 fn owns_path(set: &FieldSet, path: &[PathElement]) -> bool {
     let mut below = set;
     for element in path {
         match below.node(element) {
-            // Something around it that is owned as a whole.
+            // A parent that is owned as a whole.
             Some(node) if node.member && node.children.is_empty() => return true,
             Some(node) => below = &node.children,
             None => return false,
@@ -323,11 +326,11 @@ pub fn read_inventory(kustomization: &Value) -> Result<Vec<ObjectId>, String> {
 
 /// Judges the state of the Kustomization in an object's labels; `kustomization` is this object, if it exists.
 #[must_use]
-pub fn assess_keeper(kustomization: Option<&Value>, id: &ObjectId) -> Keeper {
+pub fn assess_owner_state(kustomization: Option<&Value>, id: &ObjectId) -> OwnerState {
     match kustomization.map(read_inventory) {
-        None => Keeper::Gone,
-        Some(Ok(inventory)) if inventory.contains(id) => Keeper::Keeps,
-        Some(_) => Keeper::Dropped,
+        None => OwnerState::Gone,
+        Some(Ok(inventory)) if inventory.contains(id) => OwnerState::Keeps,
+        Some(_) => OwnerState::Dropped,
     }
 }
 

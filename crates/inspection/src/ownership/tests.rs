@@ -15,7 +15,12 @@ fn make_git_entry(fields: Value) -> Value {
 }
 
 /// Returns the findings: field, fault, and the managers that have it.
-fn find(entries: Value, keeper: Keeper, claimants: &[&str], declared: Option<Value>) -> Vec<(String, Fault, String)> {
+fn find(
+    entries: Value,
+    keeper: OwnerState,
+    claimants: &[&str],
+    declared: Option<Value>,
+) -> Vec<(String, Fault, String)> {
     let name = |text: &str| {
         let (namespace, name) = text.split_once('/').expect("namespace/name");
         KustomizationName {
@@ -56,7 +61,10 @@ fn field_owned_by_git_alone_has_no_fault() {
         make_git_entry(json!({"f:data": {"f:a": {}}})),
         make_entry("someone", "Update", json!({"f:data": {"f:b": {}}}))
     ]);
-    assert_eq!(find(entries, Keeper::Keeps, &[], Some(json!({"data": {"a": "1"}}))), []);
+    assert_eq!(
+        find(entries, OwnerState::Keeps, &[], Some(json!({"data": {"a": "1"}}))),
+        []
+    );
 }
 
 #[test]
@@ -67,7 +75,7 @@ fn field_with_several_owners_is_contested() {
         make_entry("two", "Update", json!({"f:data": {".": {}, "f:a": {}, "f:c": {}}}))
     ]);
     let want = [make_found(".data.a", Fault::Contested, "kustomize-controller one two")];
-    assert_eq!(find(entries, Keeper::Keeps, &[], None), want);
+    assert_eq!(find(entries, OwnerState::Keeps, &[], None), want);
 }
 
 #[test]
@@ -81,7 +89,7 @@ fn the_key_of_an_item_is_not_contested() {
         make_git_entry(item("image")),
         make_entry("injector", "Update", item("env"))
     ]);
-    assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
+    assert_eq!(find(entries, OwnerState::Keeps, &[], None), []);
     let entries = json!([
         make_git_entry(item("image")),
         make_entry("injector", "Update", item("image"))
@@ -91,7 +99,7 @@ fn the_key_of_an_item_is_not_contested() {
         Fault::Contested,
         "kustomize-controller injector",
     )];
-    assert_eq!(find(entries, Keeper::Keeps, &[], None), want);
+    assert_eq!(find(entries, OwnerState::Keeps, &[], None), want);
 }
 
 #[test]
@@ -102,9 +110,9 @@ fn field_declared_in_git_but_owned_elsewhere_is_stolen() {
     ]);
     let declared = json!({"data": {"a": "1", "b": "2"}});
     let want = [make_found(".data.b", Fault::Stolen, "thief")];
-    assert_eq!(find(entries.clone(), Keeper::Keeps, &[], Some(declared)), want);
+    assert_eq!(find(entries.clone(), OwnerState::Keeps, &[], Some(declared)), want);
     // If Git's content is unknown, nothing is reported.
-    assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
+    assert_eq!(find(entries, OwnerState::Keeps, &[], None), []);
 }
 
 /// `kubectl scale` writes a field of the spec through a subresource.
@@ -115,10 +123,13 @@ fn field_taken_by_subresource_is_stolen_unlike_status() {
     let entries = |other: &Value| json!([make_git_entry(json!({"f:spec": {"f:paused": {}}})), other]);
     scale["subresource"] = json!("scale");
     let want = [make_found(".spec.replicas", Fault::Stolen, "kubectl")];
-    assert_eq!(find(entries(&scale), Keeper::Keeps, &[], Some(declared.clone())), want);
+    assert_eq!(
+        find(entries(&scale), OwnerState::Keeps, &[], Some(declared.clone())),
+        want
+    );
     let mut status = make_entry("controller", "Update", json!({"f:status": {"f:replicas": {}}}));
     status["subresource"] = json!("status");
-    assert_eq!(find(entries(&status), Keeper::Keeps, &[], Some(declared)), []);
+    assert_eq!(find(entries(&status), OwnerState::Keeps, &[], Some(declared)), []);
 }
 
 #[test]
@@ -128,7 +139,7 @@ fn field_inside_wholly_owned_parent_is_not_stolen() {
         make_entry("other", "Update", json!({"f:spec": {"f:selector": {"f:app": {}}}}))
     ]);
     let declared = json!({"spec": {"selector": {"app": "web"}}});
-    assert_eq!(find(entries, Keeper::Keeps, &[], Some(declared)), []);
+    assert_eq!(find(entries, OwnerState::Keeps, &[], Some(declared)), []);
 }
 
 #[test]
@@ -137,28 +148,28 @@ fn object_without_keeper_is_abandoned_as_whole() {
         make_git_entry(json!({"f:data": {"f:a": {}}})),
         make_entry("one", "Apply", json!({"f:data": {"f:a": {}}}))
     ]);
-    for keeper in [Keeper::Gone, Keeper::Dropped] {
+    for keeper in [OwnerState::Gone, OwnerState::Dropped] {
         let want = [make_found("", Fault::Abandoned, "kustomize-controller")];
         assert_eq!(find(entries.clone(), keeper, &[], None), want, "{keeper:?}");
     }
     // A Kustomization that may not be read doesn't count as deleted.
     let want = [make_found(".data.a", Fault::Contested, "kustomize-controller one")];
-    assert_eq!(find(entries, Keeper::Unseen, &[], None), want);
+    assert_eq!(find(entries, OwnerState::Unseen, &[], None), want);
 }
 
 #[test]
 fn kept_object_without_git_entry_is_abandoned() {
     let entries = json!([make_entry("someone", "Update", json!({"f:data": {"f:a": {}}}))]);
     let want = [make_found("", Fault::Abandoned, "")];
-    assert_eq!(find(entries.clone(), Keeper::Keeps, &[], None), want);
-    assert_eq!(find(entries, Keeper::Gone, &[], None), []);
+    assert_eq!(find(entries.clone(), OwnerState::Keeps, &[], None), want);
+    assert_eq!(find(entries, OwnerState::Gone, &[], None), []);
 }
 
 #[test]
 fn two_kustomizations_contend_under_one_name() {
     let entries = json!([make_git_entry(json!({"f:data": {"f:a": {}}}))]);
     let want = [make_found("", Fault::Contested, "")];
-    assert_eq!(find(entries, Keeper::Keeps, &["web/other"], None), want);
+    assert_eq!(find(entries, OwnerState::Keeps, &["web/other"], None), want);
 }
 
 #[test]
@@ -166,7 +177,7 @@ fn status_field_is_not_contested() {
     let mut status = make_entry("kubelet", "Update", json!({"f:status": {"f:phase": {}}}));
     status["subresource"] = json!("status");
     let entries = json!([make_git_entry(json!({"f:status": {"f:phase": {}}})), status]);
-    assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
+    assert_eq!(find(entries, OwnerState::Keeps, &[], None), []);
 }
 
 #[test]
@@ -181,7 +192,7 @@ fn managed_fields_that_cant_be_read_are_an_error() {
         id: &id,
         object: &object,
         owner: &owner,
-        keeper: Keeper::Keeps,
+        keeper: OwnerState::Keeps,
         claimants: &[],
         declared: None,
     };
@@ -192,9 +203,12 @@ fn managed_fields_that_cant_be_read_are_an_error() {
 fn a_kustomization_keeps_what_its_inventory_names() {
     let id: ObjectId = "web_site__ConfigMap".parse().expect("an id");
     let kustomization = json!({"status": {"inventory": {"entries": [{"id": "web_site__ConfigMap", "v": "v1"}]}}});
-    assert_eq!(assess_keeper(Some(&kustomization), &id), Keeper::Keeps);
-    assert_eq!(assess_keeper(Some(&json!({"status": {}})), &id), Keeper::Dropped);
-    assert_eq!(assess_keeper(None, &id), Keeper::Gone);
+    assert_eq!(assess_owner_state(Some(&kustomization), &id), OwnerState::Keeps);
+    assert_eq!(
+        assess_owner_state(Some(&json!({"status": {}})), &id),
+        OwnerState::Dropped
+    );
+    assert_eq!(assess_owner_state(None, &id), OwnerState::Gone);
 }
 
 #[test]
@@ -206,5 +220,5 @@ fn inventory_of_another_cluster_is_ignored() {
         json!({"spec": {"kubeConfig": {"secretRef": {"name": "a"}}}, "status": {"inventory": {"entries": entries}}});
     assert_eq!(read_inventory(&here).expect("it is here"), std::slice::from_ref(&id));
     assert!(read_inventory(&elsewhere).is_err());
-    assert_eq!(assess_keeper(Some(&elsewhere), &id), Keeper::Dropped);
+    assert_eq!(assess_owner_state(Some(&elsewhere), &id), OwnerState::Dropped);
 }

@@ -17,7 +17,7 @@ const MOST_WRITERS: usize = 8;
 /// The longest name of a manager, in bytes: the API server cuts it there.
 const LONGEST_MANAGER: usize = 128;
 
-/// An object as a request addresses it.
+/// The group, resource, namespace and name by which a request addresses an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     /// API group; empty for the core group.
@@ -50,7 +50,7 @@ impl From<&ManagedFieldsEntry> for EntryKey {
     }
 }
 
-/// The writers of an entry.
+/// The users that may have written one entry of managedFields, by an audit log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writers {
     /// The possible writers of the entry at its time. There are several if several wrote in that second. An entry without a time has all writers under its name.
@@ -59,9 +59,9 @@ pub struct Writers {
     pub under_its_name: BTreeSet<String>,
 }
 
-/// Objects whose writers are sought, and the findings so far.
+/// A search of audit logs for the writers of managedFields: the wanted entries, with the users found so far.
 #[derive(Debug, Default)]
-pub struct Search {
+pub struct WriterSearch {
     sought: BTreeMap<Address, BTreeMap<EntryKey, Writers>>,
     /// Lines that are no events of an audit log.
     unreadable: usize,
@@ -112,7 +112,7 @@ struct Status {
     code: Option<u16>,
 }
 
-impl Search {
+impl WriterSearch {
     /// Adds an object with the entries of its managedFields.
     pub fn add_object<'e>(&mut self, address: Address, entries: impl IntoIterator<Item = &'e ManagedFieldsEntry>) {
         let sought = self.sought.entry(address).or_default();
@@ -166,7 +166,7 @@ impl Search {
             {
                 continue;
             }
-            // An entry has no time where its writer came to have fields and changed none: then any of its requests may have been that.
+            // An entry has no time if its writer became an owner without a change. Then any request of this manager may be the one.
             let at_its_time = entry.time.as_deref().is_none_or(|time| is_within(event, time));
             let list = if at_its_time {
                 &mut writers.at_its_time
@@ -180,7 +180,7 @@ impl Search {
     }
 }
 
-/// Checks whether the request was answered, accepted, and meant.
+/// Checks whether the event is about an accepted write that was no dry run.
 fn has_changed(event: &Event) -> bool {
     let code = event.response_status.as_ref().and_then(|status| status.code);
     event.stage == "ResponseComplete"
@@ -274,8 +274,8 @@ mod tests {
         event.to_string().into_bytes()
     }
 
-    fn search(lines: &[Vec<u8>]) -> Search {
-        let mut search = Search::default();
+    fn search(lines: &[Vec<u8>]) -> WriterSearch {
+        let mut search = WriterSearch::default();
         search.add_object(address(), &entries());
         lines.iter().for_each(|line| search.read_line(line));
         search
@@ -359,7 +359,7 @@ mod tests {
         let mut timeless = entries().remove(0);
         timeless.time = None;
         let manager = timeless.manager.clone();
-        let mut search = Search::default();
+        let mut search = WriterSearch::default();
         search.add_object(address(), [&timeless]);
         search.read_line(&event(|event| {
             event["requestURI"] = json!(format!("/x?fieldManager={manager}"));

@@ -54,7 +54,7 @@ pub(crate) struct ArtifactSettings {
     pub(super) base: Option<ArtifactBase>,
 }
 
-/// The files of one listener.
+/// The paths of a listener's certificate and key, and of the authorities of its clients.
 #[derive(Clone, Debug)]
 pub(super) struct TlsFiles {
     pub(super) certificate: PathBuf,

@@ -29,9 +29,9 @@ const TOKENS: usize = 128;
 const USERS: usize = 128;
 const OBJECTS: usize = 64;
 
-/// The reason of a refusal.
+/// The reason why a client may not read an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum ReaderRefusal {
     /// The client is unauthenticated.
     Unknown,
     /// The user is known and lacks the right.
@@ -40,24 +40,24 @@ pub(super) enum Refusal {
     Unanswered,
 }
 
-/// An answer and its time.
-struct Remembered<T> {
+/// An answer of the API server with its time. A good answer stays in the cache for longer.
+struct CachedAnswer<T> {
     since: Instant,
     answer: T,
     is_good: bool,
 }
 
-impl<T> Remembered<T> {
+impl<T> CachedAnswer<T> {
     fn is_fresh(&self, now: Instant) -> bool {
         let (good, bad) = REMEMBERED;
         now.saturating_duration_since(self.since) < if self.is_good { good } else { bad }
     }
 }
 
-/// Cached answers by their question, up to a limit.
-struct Memory<K, T>(HashMap<K, Remembered<T>>);
+/// Cached answers of the API server, by token or by object.
+struct AnswerCache<K, T>(HashMap<K, CachedAnswer<T>>);
 
-impl<K: Hash + Eq, T: Clone> Memory<K, T> {
+impl<K: Hash + Eq, T: Clone> AnswerCache<K, T> {
     fn recall(&self, key: &K, now: Instant) -> Option<T> {
         let known = self.0.get(key).filter(|known| known.is_fresh(now))?;
         Some(known.answer.clone())
@@ -70,18 +70,18 @@ impl<K: Hash + Eq, T: Clone> Memory<K, T> {
         }
         if self.0.len() < most {
             let since = now;
-            self.0.insert(key, Remembered { since, answer, is_good });
+            self.0.insert(key, CachedAnswer { since, answer, is_good });
         }
     }
 }
 
-/// Asks the API server about readers, and caches its answers for a while.
+/// The check of artifact readers: asks the API server for the user of a token and the user's rights, and caches the answers for a while.
 pub(super) struct Gate {
     reviewer: Reviewer,
     /// The authorities of client certificates, if any.
     clients: Option<Arc<ClientCertificates>>,
-    tokens: Mutex<Memory<String, Option<Arc<User>>>>,
-    users: Mutex<HashMap<Arc<User>, Memory<String, bool>>>,
+    tokens: Mutex<AnswerCache<String, Option<Arc<User>>>>,
+    users: Mutex<HashMap<Arc<User>, AnswerCache<String, bool>>>,
     asking: Semaphore,
 }
 
@@ -94,7 +94,7 @@ impl Gate {
         Self {
             reviewer: Reviewer::new(client, "artifacts"),
             clients,
-            tokens: Mutex::new(Memory(HashMap::new())),
+            tokens: Mutex::new(AnswerCache(HashMap::new())),
             users: Mutex::default(),
             asking: Semaphore::new(4),
         }
@@ -105,10 +105,10 @@ impl Gate {
         &self,
         headers: &HeaderMap,
         certificates: &[CertificateDer<'_>],
-    ) -> Result<Arc<User>, Refusal> {
+    ) -> Result<Arc<User>, ReaderRefusal> {
         if let Some(clients) = self.clients.as_ref().filter(|_| !certificates.is_empty()) {
             let named = clients.identify(certificates, Timestamp::now());
-            let named = named.ok().flatten().ok_or(Refusal::Unknown)?;
+            let named = named.ok().flatten().ok_or(ReaderRefusal::Unknown)?;
             let mut groups = named.groups;
             groups.push(AUTHENTICATED.to_owned());
             return Ok(Arc::new(User {
@@ -118,7 +118,7 @@ impl Gate {
                 extra: named.extra,
             }));
         }
-        let token = read_token(headers).ok_or(Refusal::Unknown)?.to_owned();
+        let token = read_token(headers).ok_or(ReaderRefusal::Unknown)?.to_owned();
         let recall = || lock(&self.tokens).recall(&token, Instant::now());
         let known = match recall() {
             Some(known) => known,
@@ -136,11 +136,11 @@ impl Gate {
                 limit_wait(asked).await?
             }
         };
-        known.ok_or(Refusal::Unknown)
+        known.ok_or(ReaderRefusal::Unknown)
     }
 
     /// Checks whether a user may get the object of an artifact.
-    pub(super) async fn admit(&self, user: &Arc<User>, address: &ArtifactAddress) -> Result<(), Refusal> {
+    pub(super) async fn admit(&self, user: &Arc<User>, address: &ArtifactAddress) -> Result<(), ReaderRefusal> {
         let ArtifactAddress {
             resource,
             namespace,
@@ -170,7 +170,7 @@ impl Gate {
         };
         match may {
             true => Ok(()),
-            false => Err(Refusal::Forbidden {
+            false => Err(ReaderRefusal::Forbidden {
                 user: user.name.clone(),
                 object,
             }),
@@ -185,17 +185,19 @@ impl Gate {
                 return;
             }
         }
-        let objects = users.entry(Arc::clone(user)).or_insert_with(|| Memory(HashMap::new()));
+        let objects = users
+            .entry(Arc::clone(user))
+            .or_insert_with(|| AnswerCache(HashMap::new()));
         objects.remember(object.to_owned(), (may, may), (now, OBJECTS));
     }
 }
 
 /// Waits for an answer within the timeout.
-async fn limit_wait<T>(asked: impl Future<Output = Result<T, NoReviewAnswer>>) -> Result<T, Refusal> {
+async fn limit_wait<T>(asked: impl Future<Output = Result<T, NoReviewAnswer>>) -> Result<T, ReaderRefusal> {
     let answered = tokio::time::timeout(ASKING, asked).await;
     answered
         .unwrap_or(Err(NoReviewAnswer))
-        .map_err(|NoReviewAnswer| Refusal::Unanswered)
+        .map_err(|NoReviewAnswer| ReaderRefusal::Unanswered)
 }
 
 #[cfg(test)]

@@ -45,8 +45,8 @@ const HEAD_LINES: usize = 64;
 /// The interval of the check for a new certificate.
 const RENEWED: Duration = Duration::from_secs(60);
 
-/// The bound listeners, before they serve.
-pub(crate) struct Bound {
+/// The listeners with their sockets bound, before they accept connections.
+pub(crate) struct BoundListeners {
     proven: Option<(TcpListener, Option<Tls>)>,
     open: Option<TcpListener>,
     /// The base URL of artifacts in statuses.
@@ -55,7 +55,7 @@ pub(crate) struct Bound {
     pub(crate) extension: Option<ArtifactExtension>,
 }
 
-/// The server's certificate, and the authorities of client certificates.
+/// The TLS of one listener: the server's certificate, and the authorities of client certificates.
 struct Tls {
     files: TlsFiles,
     clients: Option<Arc<ClientCertificates>>,
@@ -65,7 +65,7 @@ struct Tls {
 }
 
 /// Binds the listeners that the settings ask for.
-pub(crate) async fn bind_listeners(settings: &ArtifactSettings) -> Result<Option<Bound>, Failure> {
+pub(crate) async fn bind_listeners(settings: &ArtifactSettings) -> Result<Option<BoundListeners>, Failure> {
     let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut base = settings.base.clone();
@@ -94,7 +94,7 @@ pub(crate) async fn bind_listeners(settings: &ArtifactSettings) -> Result<Option
         Failure::usage("artifacts are served on every address, and statuses have to name one")
             .hint("say where others find them: --artifact-url http://HOST:PORT")
     })?;
-    Ok(Some(Bound {
+    Ok(Some(BoundListeners {
         proven,
         open,
         base,
@@ -117,7 +117,7 @@ fn name_base(scheme: &str, listener: &TcpListener) -> Option<ArtifactBase> {
         .flatten()
 }
 
-impl Bound {
+impl BoundListeners {
     /// Serves until the future is dropped. The client is used for TokenReviews and SubjectAccessReviews.
     pub(crate) fn serve(self, endpoint: &ArtifactEndpoint, client: kube::Client) -> BoxFuture<'static, ()> {
         let proven = self.proven.map(|(listener, tls)| {
@@ -144,6 +144,7 @@ impl Bound {
     }
 }
 
+/// Accepts connections within the limits, and answers each in its own task.
 async fn answer_all(listener: TcpListener, tls: Option<Arc<Tls>>, service: Service) {
     let service = Arc::new(service);
     let shown = tls.clone().map_or(PresentedCertificate::Nothing, |tls| {
@@ -170,6 +171,7 @@ async fn answer_all(listener: TcpListener, tls: Option<Arc<Tls>>, service: Servi
     }
 }
 
+/// Answers the one request of a connection.
 async fn answer_on(stream: Stream, caller: Caller, service: Arc<Service>) -> Option<()> {
     let deadline = Deadline::start(BEFORE);
     let answering = service_fn(|request: Request<Incoming>| {

@@ -21,14 +21,14 @@ use tenure_controllers::{ArtifactEndpoint, ArtifactRefusal, ServedArtifact};
 use tenure_planner::artifact_address::ArtifactAddress;
 
 pub(crate) use flags::{ArtifactSettings, Flags};
-use gate::{Gate, Refusal};
+use gate::{Gate, ReaderRefusal};
 pub(crate) use listeners::bind_listeners;
 use transfer::{Deadline, send_artifact};
 
 /// The answer to a request.
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
-/// The state of one listener.
+/// The service of one listener: the source of the artifacts, and the check of clients.
 struct Service {
     endpoint: ArtifactEndpoint,
     /// The check of clients; `None` if every client that reaches the listener may read.
@@ -81,7 +81,7 @@ impl Service {
     }
 }
 
-/// The reason of a refusal.
+/// The reason why a request gets no artifact, which decides the status code of the answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Denial {
     Method,
@@ -107,12 +107,12 @@ impl From<ArtifactRefusal> for Denial {
     }
 }
 
-impl From<Refusal> for Denial {
-    fn from(refusal: Refusal) -> Self {
+impl From<ReaderRefusal> for Denial {
+    fn from(refusal: ReaderRefusal) -> Self {
         match refusal {
-            Refusal::Unknown => Self::Unauthenticated,
-            Refusal::Forbidden { user, object } => Self::Forbidden { user, object },
-            Refusal::Unanswered => Self::Unavailable,
+            ReaderRefusal::Unknown => Self::Unauthenticated,
+            ReaderRefusal::Forbidden { user, object } => Self::Forbidden { user, object },
+            ReaderRefusal::Unanswered => Self::Unavailable,
         }
     }
 }

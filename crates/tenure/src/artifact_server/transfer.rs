@@ -21,7 +21,7 @@ const STALL: Duration = Duration::from_secs(30);
 /// The least average rate in bytes per second.
 const RATE: u64 = 128 << 10;
 
-/// The end of a connection, which moves with its progress.
+/// The time at which a connection is closed. Each piece that the client takes moves the time forward, up to a final end.
 #[derive(Debug)]
 pub(super) struct Deadline {
     /// The end without further progress, and the final end.

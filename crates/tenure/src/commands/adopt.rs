@@ -1,5 +1,5 @@
-//! `tenure adopt`: an administrator assigns namespaces to a Tenant. The module orders and reports the writes. `tenancy` decides which namespaces can be adopted, and
-//! the API server decides who may adopt.
+//! `tenure adopt`: assigns existing namespaces to a Tenant. The module labels the namespaces first, then writes the Tenant's record, and prints each result.
+//! `tenure_tenancy::adoption` decides which namespaces can be adopted. The user needs the verb `adopt` on the Tenant.
 
 use std::process::ExitCode;
 
@@ -19,15 +19,15 @@ use crate::{caller, output, resources};
 
 /// The field manager of the writes.
 const FIELD_MANAGER: &str = "tenure-adopt";
-/// The number of retries after a concurrent change of the record.
+/// The number of writes of the Tenant's record, if other writers change the record at the same time.
 const ATTEMPTS: u32 = 5;
 /// The number of Tenants on a page.
 const PAGE: u32 = 500;
 
 /// Assign namespaces to a Tenant, with your rights: label them, and record them in the Tenant's status.
 ///
-/// Use the command for existing namespaces, after a restore, and in a cluster that doesn't check writes. It removes ownerReferences to the Tenant from the
-/// namespaces, since the garbage collector could delete them by such a reference.
+/// Use the command for existing namespaces, after a restore, and in a cluster without Tenure's admission. It removes ownerReferences to the Tenant: with one, the
+/// garbage collector could delete the namespace.
 #[derive(Debug, Args)]
 pub(crate) struct Adopt {
     /// Name of the Tenant.
@@ -43,7 +43,7 @@ pub(crate) struct Adopt {
     connect: Connect,
 }
 
-/// The client and its user.
+/// The client of the cluster, and its APIs of Tenants and namespaces.
 struct Cluster {
     client: kube::Client,
     tenants: Api<DynamicObject>,
@@ -127,7 +127,7 @@ impl Adopt {
         Ok((tenancy_facts, named))
     }
 
-    /// Writes the record if it is unchanged since the read, because other writers may change it.
+    /// Adds the namespaces to the Tenant's record. If another writer changed the record since the read, reads the Tenant again and retries.
     async fn record(
         &self,
         cluster: &Cluster,

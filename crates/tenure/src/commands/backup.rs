@@ -100,7 +100,7 @@ impl Backup {
         backup::verify_backup(BufReader::new(again)).map_err(|error| Failure::environment(write_chain(&error)))
     }
 
-    /// Asks the control plane that has the folder open. The copy is of one moment, and the control plane continues meanwhile.
+    /// Requests the copy from the control plane that has the folder open. The copy is of one moment, and the control plane continues meanwhile.
     async fn ask(&self, files: Vec<(String, bytes::Bytes)>, out: &File) -> Result<(), Failure> {
         let kubeconfig = self.data.join("kubeconfig");
         let failure = |text: String| {

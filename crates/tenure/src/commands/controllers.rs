@@ -255,7 +255,7 @@ impl ControllerSettings {
     }
 
     /// Starts to send traces, if an endpoint is set.
-    pub(crate) fn start_traces(&self) -> Result<Option<traces::Sending>, Failure> {
+    pub(crate) fn start_traces(&self) -> Result<Option<traces::TraceSender>, Failure> {
         self.traces_endpoint.as_deref().map(traces::start).transpose()
     }
 
@@ -322,7 +322,7 @@ impl ControllerSettings {
         self.lanes == Some(LaneLocation::Deployment)
     }
 
-    /// Returns the settings of a lane that is apart and reaches the API server by `server`.
+    /// Returns the settings of a lane in a process of its own, which reaches the API server by `server`.
     pub(crate) fn write_apart(&self, server: LaneServer) -> ApartSettings {
         ApartSettings {
             server,

@@ -109,14 +109,14 @@ impl Install {
         let client = connect.client().await?;
         let installation = Installation::new(client.clone(), identity::use_for_installation());
         for object in &objects {
-            make_room(&client, &installation, object).await?;
+            prepare_write(&client, &installation, object).await?;
         }
         let print_applied = |name| output::print_line(format!("applied {name}"));
         installation::apply_in_order(&installation, &objects, print_applied).await?;
         for namespace in list_owned(&client).await? {
             if !self.owned.contains(&namespace) {
                 let binding = customizer::make_rights_in(&namespace, Profile::Restricted);
-                take_away(&client, &installation, &binding).await?;
+                delete_own(&client, &installation, &binding).await?;
             }
         }
         output::print_note(format!(
@@ -142,8 +142,8 @@ impl Install {
     }
 }
 
-/// Objects of others are never overwritten. The role of a binding can't be changed, so a binding of another profile is deleted first.
-async fn make_room(client: &kube::Client, installation: &Installation, wanted: &Value) -> Result<(), Failure> {
+/// Refuses to overwrite an object that was not created for the customizer. Deletes a binding of another profile, because the role of a binding can't be changed.
+async fn prepare_write(client: &kube::Client, installation: &Installation, wanted: &Value) -> Result<(), Failure> {
     if ObjectView::new(wanted).read_text("/kind") == "Namespace" {
         return Ok(());
     }
@@ -164,8 +164,8 @@ async fn make_room(client: &kube::Client, installation: &Installation, wanted: &
     Ok(())
 }
 
-/// Deletes an object of the customizer, if it exists and belongs to it.
-async fn take_away(client: &kube::Client, installation: &Installation, object: &Value) -> Result<(), Failure> {
+/// Deletes an object if it exists and was created for the customizer.
+async fn delete_own(client: &kube::Client, installation: &Installation, object: &Value) -> Result<(), Failure> {
     let path = write_object_path(object)?;
     match get_object(client, &path).await? {
         Some(there) if customizer::is_own(&there) => {
@@ -234,11 +234,11 @@ async fn switch_customizer(connect: &Connect, suspend: bool) -> Result<(), Failu
 async fn uninstall(connect: &Connect) -> Result<(), Failure> {
     let client = connect.client().await?;
     let installation = Installation::new(client.clone(), identity::use_for_installation());
-    take_away(&client, &installation, &make_surface()).await?;
+    delete_own(&client, &installation, &make_surface()).await?;
     wait_until_nothing_acts(&client).await?;
     let owned = list_owned(&client).await?;
     for object in customizer::list_rights(&owned) {
-        take_away(&client, &installation, &object).await?;
+        delete_own(&client, &installation, &object).await?;
     }
     for namespace in owned {
         output::print_note(format!("namespace {namespace} stays, and what is in it"));

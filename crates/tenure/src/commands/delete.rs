@@ -14,7 +14,7 @@ use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::resources::{self, Resource};
-use crate::targets::Asked;
+use crate::targets::Targets;
 use crate::{confirmation, output, paged_reads};
 
 /// The groups whose objects the command deletes.
@@ -28,7 +28,7 @@ const GROUPS: [&str; 7] = [
     "tenure.dev",
 ];
 
-/// The largest number of neighbours that are read.
+/// The largest number of other objects that are read to find the consequences of a deletion.
 const MOST: usize = 10_000;
 
 /// Delete objects that Tenure reconciles. Before, the command says what the deletion takes along.
@@ -51,14 +51,14 @@ pub(crate) struct Delete {
     connect: Connect,
 }
 
-/// An object to delete.
-struct Doomed {
+/// An object that the user named for deletion, as it was read.
+struct ObjectToDelete {
     resource: Resource,
     api: Api<DynamicObject>,
     object: Value,
 }
 
-impl Doomed {
+impl ObjectToDelete {
     fn subject(&self) -> String {
         let text = |path: &str| ObjectView::new(&self.object).read_text(path);
         match text("/metadata/namespace") {
@@ -84,9 +84,9 @@ impl Doomed {
 
 impl Delete {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let named = match Asked::read(&self.objects)? {
-            Asked::Objects(objects) => objects,
-            Asked::Nothing | Asked::Kinds(_) => {
+        let named = match Targets::read(&self.objects)? {
+            Targets::Objects(objects) => objects,
+            Targets::Nothing | Targets::Kinds(_) => {
                 return Err(Failure::usage(format!("{:?} names no object", self.objects.join(" ")))
                     .hint("KIND NAME or KIND/NAME, such as ks web or ks/web"));
             }
@@ -128,7 +128,7 @@ impl Delete {
         served: &[Resource],
         kind: &str,
         name: &str,
-    ) -> Result<Doomed, Failure> {
+    ) -> Result<ObjectToDelete, Failure> {
         let resource = resources::find_resource(served, kind)?.clone();
         if !GROUPS.contains(&resource.group.as_str()) {
             return Err(
@@ -153,12 +153,12 @@ impl Delete {
             }
         };
         let object = serde_json::to_value(object).map_err(|error| Failure::internal(error.to_string()))?;
-        Ok(Doomed { resource, api, object })
+        Ok(ObjectToDelete { resource, api, object })
     }
 }
 
-/// Reads the objects that say what a deletion concerns.
-async fn read_neighbours(client: &kube::Client, served: &[Resource], doomed: &Doomed) -> Neighbours {
+/// Reads the objects that decide which other objects a deletion removes.
+async fn read_neighbours(client: &kube::Client, served: &[Resource], doomed: &ObjectToDelete) -> Neighbours {
     let Some(kind) = find_neighbour_kind(&doomed.resource.kind) else {
         return Ok(Vec::new());
     };

@@ -79,7 +79,7 @@ impl Diff {
     }
 
     async fn show_differences(&self, progress: &Progress) -> Result<ExitCode, Failure> {
-        let (kind, name) = targets::Asked::read_one(&self.object)?;
+        let (kind, name) = targets::Targets::read_one(&self.object)?;
         let folder = find_existing(&self.path)?;
         let client = self.connect.client().await?;
         let served = resources::list_served(&client).await?;

@@ -41,8 +41,8 @@ pub(crate) struct Events {
     connect: Connect,
 }
 
-/// The events that the user wants.
-struct Wanted {
+/// The events that the user selected by flags: those of one object, or only warnings.
+struct EventFilter {
     /// The kind and the name of the object.
     object: Option<(Resource, String)>,
     warnings: bool,
@@ -59,7 +59,7 @@ impl Events {
             }
             None => None,
         };
-        let wanted = Wanted {
+        let wanted = EventFilter {
             object,
             warnings: self.warnings,
         };
@@ -147,7 +147,7 @@ fn sort_events(events: &mut [Value]) {
     events.sort_by(|one, other| event_table::find_last_seen(one).cmp(event_table::find_last_seen(other)));
 }
 
-impl Wanted {
+impl EventFilter {
     fn includes(&self, event: &Value) -> bool {
         let event = ObjectView::new(event);
         let is_about = |(resource, name): &(Resource, String)| is_about(event, resource, name);

@@ -17,7 +17,7 @@ use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::kind_lists::{EVENT_DRIVEN, OURS, RECONCILED};
 use crate::resources::{self, Resource};
-use crate::targets::Asked;
+use crate::targets::Targets;
 use crate::{named_objects, output};
 
 /// The number of objects on a page.
@@ -45,7 +45,7 @@ pub(crate) struct Export {
     connect: Connect,
 }
 
-/// The printed objects so far, and the errors.
+/// The number of printed objects, the Secrets to print after them, and the errors.
 #[derive(Default)]
 struct Printed {
     /// Namespaces and names of Secrets.
@@ -57,10 +57,10 @@ struct Printed {
 
 impl Export {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let asked = Asked::read(&self.targets)?;
+        let asked = Targets::read(&self.targets)?;
         let wrong_form = match (&asked, self.all) {
-            (Asked::Objects(_), true) => Some("--all and the names of objects can't be used together"),
-            (Asked::Nothing | Asked::Kinds(_), false) => Some("no object is named"),
+            (Targets::Objects(_), true) => Some("--all and the names of objects can't be used together"),
+            (Targets::Nothing | Targets::Kinds(_), false) => Some("no object is named"),
             _ => None,
         };
         if let Some(message) = wrong_form {
@@ -73,7 +73,7 @@ impl Export {
         let namespace = self.scope.namespace(&client);
         let mut printed = Printed::default();
         match &asked {
-            Asked::Objects(objects) => {
+            Targets::Objects(objects) => {
                 for (kind, name) in objects {
                     let resource = find_exported(&served, kind)?;
                     if resource.namespaced && namespace.is_none() {
@@ -93,7 +93,7 @@ impl Export {
                     }
                 }
             }
-            Asked::Nothing | Asked::Kinds(_) => {
+            Targets::Nothing | Targets::Kinds(_) => {
                 for resource in list_kinds(&asked, &served)? {
                     self.print_all(&client, resource, namespace.as_deref(), &mut printed)
                         .await;
@@ -213,8 +213,8 @@ async fn read_object(client: &kube::Client, path: &str) -> Result<Value, kube::E
 }
 
 /// Returns the named kinds; without names, all served kinds of Tenure's.
-fn list_kinds<'s>(asked: &Asked, served: &'s [Resource]) -> Result<Vec<&'s Resource>, Failure> {
-    let Asked::Kinds(kinds) = asked else {
+fn list_kinds<'s>(asked: &Targets, served: &'s [Resource]) -> Result<Vec<&'s Resource>, Failure> {
+    let Targets::Kinds(kinds) = asked else {
         // Kinds of generated objects are left out, because an exported generator makes the objects again.
         let ours = OURS
             .iter()

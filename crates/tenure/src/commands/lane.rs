@@ -46,9 +46,9 @@ impl Lane {
         }
     }
 
-    /// Waits for the orders, and applies every limit except that of system calls, which the runtime still needs for its start. Must be called while only one thread
-    /// exists.
-    pub(crate) fn shut_in(self) -> Result<ConfinedLane, Failure> {
+    /// Waits for the orders, and applies every limit of the lane's process except the filter of system calls: the start of the runtime needs more calls. Must be
+    /// called while only one thread exists.
+    pub(crate) fn confine(self) -> Result<ConfinedLane, Failure> {
         confinement::die_with_parent();
         confinement::close_inherited();
         if stdin().is_terminal() {
@@ -80,7 +80,7 @@ impl ConfinedLane {
     /// Reconciles until an order to stop, or until the controllers are gone.
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         if let Some(outbox) = self.process.spans() {
-            crate::traces::tell_hub(outbox);
+            crate::traces::send_spans_to_hub(outbox);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -90,7 +90,7 @@ impl ConfinedLane {
             .map_err(|error| Failure::internal(format!("can't start the run time: {error}")))?;
         // The runtime has its sockets by now, and no data of the tenant has been read.
         self.confinement.refuse_calls();
-        let gaps = self.confinement.tell_gaps(self.process.name());
+        let gaps = self.confinement.report_gaps(self.process.name());
         let ended = runtime.block_on(async {
             tokio::select! {
                 ended = self.process.run(gaps) => ended,

@@ -72,7 +72,7 @@ impl Flags {
     }
 }
 
-/// The relay between the controllers and a lane.
+/// The relay in a lane's Pod, with the address of the controllers and the paths of its tokens.
 #[derive(Debug)]
 pub(super) struct LaneInPod {
     hub: Hub,

@@ -68,7 +68,7 @@ enum Form {
     Json,
 }
 
-/// A line, and its Pod.
+/// A line of the log, and the Pod that wrote it.
 struct Line {
     pod: String,
     text: String,
@@ -78,7 +78,7 @@ impl Logs {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
         let named = match self.object.is_empty() {
             true => None,
-            false => Some(targets::Asked::read_one(&self.object)?),
+            false => Some(targets::Targets::read_one(&self.object)?),
         };
         let client = self.connect.client().await?;
         refuse_embedded(&client).await?;

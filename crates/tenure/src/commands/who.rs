@@ -12,7 +12,7 @@ use serde_json::Value;
 use structured_merge::FieldPath;
 use tenure_api::text::{count_of, visible};
 use tenure_inspection::ownership::fields::{self, OwnedField};
-use tenure_inspection::ownership::writers::{Address, Search};
+use tenure_inspection::ownership::writers::{Address, WriterSearch};
 
 use crate::artifact_client::ArtifactFlags;
 use crate::audit_log::{AuditLog, describe_writers};
@@ -141,11 +141,11 @@ impl Who {
     }
 
     /// Searches for the users of the managers.
-    fn search(&self, address: &Address, owned: &[OwnedField]) -> Result<Option<Search>, Failure> {
+    fn search(&self, address: &Address, owned: &[OwnedField]) -> Result<Option<WriterSearch>, Failure> {
         if !self.log.is_given() {
             return Ok(None);
         }
-        let mut search = Search::default();
+        let mut search = WriterSearch::default();
         search.add_object(address.clone(), owned.iter().map(|field| &*field.entry));
         self.log.read(&mut search)?;
         Ok(Some(search))

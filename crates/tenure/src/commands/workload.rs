@@ -79,7 +79,7 @@ struct HandedOn {
     log: Option<String>,
 }
 
-/// The workload of the controllers, and notes for the installer.
+/// The workload of the controllers that the flags describe, and notes that the installation prints.
 #[derive(Debug)]
 pub(crate) struct PlannedWorkload {
     pub(crate) workload: Workload,

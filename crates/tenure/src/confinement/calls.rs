@@ -12,7 +12,7 @@ use seccompiler::{
     TargetArch, apply_filter_all_threads,
 };
 
-/// Calls that may have any argument.
+/// System calls that are allowed with any arguments.
 const ANY: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -106,24 +106,25 @@ const PR_SET_NAME: u64 = 15;
 /// `IPPROTO_TCP` and `TCP_NODELAY`.
 const NO_DELAY: (u64, u64) = (6, 1);
 
-/// The bits of an argument that count, and what they must be.
+/// A condition on one argument of a system call: its bits under `mask` must equal `value`.
 #[derive(Clone, Copy)]
-struct Check {
+struct ArgumentCheck {
+    /// The index of the argument.
     at: u8,
-    /// Whether the kernel reads 32 bits of it.
+    /// Whether the kernel reads only 32 bits of the argument.
     is_int: bool,
     mask: u64,
     value: u64,
 }
 
 /// Returns a check of an argument of the type `int`.
-const fn int(at: u8, value: u64) -> Check {
+const fn int(at: u8, value: u64) -> ArgumentCheck {
     int_bits(at, u32::MAX as u64, value)
 }
 
 /// Returns a check of some bits of an argument of the type `int`.
-const fn int_bits(at: u8, mask: u64, value: u64) -> Check {
-    Check {
+const fn int_bits(at: u8, mask: u64, value: u64) -> ArgumentCheck {
+    ArgumentCheck {
         at,
         is_int: true,
         mask,
@@ -132,8 +133,8 @@ const fn int_bits(at: u8, mask: u64, value: u64) -> Check {
 }
 
 /// Returns a check of some bits of an argument of the type `long`, or of an address.
-const fn long_bits(at: u8, mask: u64, value: u64) -> Check {
-    Check {
+const fn long_bits(at: u8, mask: u64, value: u64) -> ArgumentCheck {
+    ArgumentCheck {
         at,
         is_int: false,
         mask,
@@ -141,12 +142,13 @@ const fn long_bits(at: u8, mask: u64, value: u64) -> Check {
     }
 }
 
-/// A call that is allowed with some arguments only: one of several sets of checks must hold.
-type Limited = (libc::c_long, Vec<Vec<Check>>);
+/// A system call that is allowed only with some arguments: all checks of at least one of these lists must hold.
+type LimitedCall = (libc::c_long, Vec<Vec<ArgumentCheck>>);
 
-fn list_limited(own: u32) -> Vec<Limited> {
+/// Returns the calls with conditions on their arguments. `own` is the number of this process.
+fn list_limited(own: u32) -> Vec<LimitedCall> {
     let one_of = |at, values: &[u64]| values.iter().map(|value| vec![int(at, *value)]).collect();
-    let mut fcntl: Vec<Vec<Check>> = one_of(1, &FCNTL);
+    let mut fcntl: Vec<Vec<ArgumentCheck>> = one_of(1, &FCNTL);
     // Without O_ASYNC, readable data sends no signal to another process.
     fcntl.push(vec![int(1, F_SETFL), long_bits(2, O_ASYNC, 0)]);
     let futex = FUTEX_COMMANDS.map(|command| vec![int_bits(1, u64::from(u32::MAX) & !FUTEX_FLAGS, command)]);
@@ -180,7 +182,7 @@ fn list_limited(own: u32) -> Vec<Limited> {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn list_limited_here() -> Vec<Limited> {
+fn list_limited_here() -> Vec<LimitedCall> {
     vec![
         (libc::SYS_mkdir, vec![vec![int_bits(1, SET_ID, 0)]]),
         (libc::SYS_open, vec![vec![int_bits(2, SET_ID, 0)]]),
@@ -188,11 +190,11 @@ fn list_limited_here() -> Vec<Limited> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn list_limited_here() -> Vec<Limited> {
+fn list_limited_here() -> Vec<LimitedCall> {
     Vec::new()
 }
 
-/// The error numbers that refused calls return.
+/// The error numbers with which the filters answer calls that they refuse.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Errors {
     /// The error number for a call that is not on the list.
@@ -207,7 +209,7 @@ pub(super) const ERRORS: Errors = Errors {
     missing: libc::ENOSYS,
 };
 
-/// The list, as programs that the kernel runs at each call.
+/// The allow list of system calls, as BPF programs that the kernel runs at each call.
 #[derive(Debug)]
 pub(super) struct CallFilters {
     /// The programs, in the order in which they are applied.
@@ -255,7 +257,7 @@ impl CallFilters {
     }
 }
 
-fn make_rule(checks: &[(Check, SeccompCmpOp)]) -> Result<SeccompRule, String> {
+fn make_rule(checks: &[(ArgumentCheck, SeccompCmpOp)]) -> Result<SeccompRule, String> {
     let conditions = checks.iter().map(|(check, compare)| {
         let length = match check.is_int {
             true => SeccompCmpArgLen::Dword,

@@ -68,7 +68,7 @@ pub(crate) fn take_name(lane: &str) {
     }
 }
 
-/// The bounds of one lane's process.
+/// The memory limit of a lane's process, and whether the process has a user of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// The memory in bytes.
@@ -77,7 +77,7 @@ pub(crate) struct Bounds {
     pub(crate) has_own_user: bool,
 }
 
-/// The applied limits, and those that the kernel lacks.
+/// The limits of this process, after they were applied. The value stores the limits that the kernel lacks.
 #[derive(Debug)]
 pub(crate) struct Confinement {
     /// The missing or incomplete limits, each with its reason.
@@ -101,8 +101,8 @@ impl Confinement {
         }
     }
 
-    /// Returns the gaps in words. They are logged here at debug level, since they are the same for every lane.
-    pub(crate) fn tell_gaps(self, lane: &str) -> Vec<String> {
+    /// Returns the missing limits in words, and logs each at debug level only, since every lane has the same.
+    pub(crate) fn report_gaps(self, lane: &str) -> Vec<String> {
         for gap in &self.gaps {
             tracing::debug!(lane, "a lane is less shut in than it should be: {gap}");
         }
@@ -133,7 +133,7 @@ fn apply_limits(bounds: Bounds) -> Vec<String> {
     set.flatten().collect()
 }
 
-/// Closes files and the memory of other processes, for this thread and its children.
+/// Denies this thread and its children all files outside `folder`, and the memory of other processes.
 fn close_the_rest(folder: &Path) -> Vec<String> {
     let mut gaps = Vec::new();
     if let Err(error) = prctl::set_no_new_privs() {
@@ -162,7 +162,7 @@ fn close_the_rest(folder: &Path) -> Vec<String> {
     gaps
 }
 
-/// Leaves one folder to write, and the certificate authorities to read.
+/// Denies all files with Landlock, except writes in one folder and reads of certificate authorities.
 fn close_files(folder: &Path) -> Result<RulesetStatus, RulesetError> {
     let mut read: Vec<std::path::PathBuf> = READ.iter().map(std::path::PathBuf::from).collect();
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
@@ -216,7 +216,7 @@ mod tests {
         let (mut peer, _) = listener.accept().unwrap();
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
         datagrams.connect(datagrams.local_addr().unwrap()).unwrap();
-        let shut_in = std::thread::spawn(move || {
+        let confined = std::thread::spawn(move || {
             let (line, _peer) = UnixStream::pair().unwrap();
             let mut gaps = close_the_rest(&own);
             let filters = CallFilters::compile(std::process::id(), ERRORS);
@@ -260,7 +260,7 @@ mod tests {
             }
             gaps
         });
-        let gaps = shut_in.join().expect("a thread that ends well");
+        let gaps = confined.join().expect("a thread that ends well");
         println!("this kernel lacks: {gaps:?}");
         // The control: an unconfined thread may do this.
         assert!(std::fs::read("/etc/passwd").is_ok());

@@ -24,7 +24,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use otlp::Span;
 use queue::Queue;
-pub(crate) use send::{Sending, start};
+pub(crate) use send::{TraceSender, start};
 use span_collection::SpanCollection;
 
 /// The fields of a span that are exported.
@@ -34,8 +34,9 @@ const ATTEMPT: &str = "reconcile";
 /// The longest exported value, in bytes.
 const LONGEST: usize = 512;
 
-/// The destination of spans after traces are enabled: a collector, or in the process of a lane the hub.
+/// The queue of spans for a collector, after traces are enabled.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
+/// The spans for the hub, in the process of a lane after traces are enabled.
 static GATHERING: OnceLock<SpanCollection> = OnceLock::new();
 
 /// Returns the layer of the log's subscriber that takes spans. It costs next to nothing before traces are enabled.
@@ -56,6 +57,7 @@ where
     Collector { take: take_span }.with_filter(filter)
 }
 
+/// Puts a finished span into the collector's queue, or in a lane's process into the collection for the hub.
 fn take_span(span: Span) {
     if let Some(queue) = QUEUE.get() {
         queue.push(span);
@@ -65,7 +67,7 @@ fn take_span(span: Span) {
 }
 
 /// Sends later spans of a lane's process to the hub. Called once in a process.
-pub(crate) fn tell_hub(outbox: SpanOutbox) {
+pub(crate) fn send_spans_to_hub(outbox: SpanOutbox) {
     let _first_come = GATHERING.set(SpanCollection::new(outbox));
 }
 
@@ -121,15 +123,15 @@ fn write_spans(attempt: TracedAttempt) -> Vec<Span> {
     first.into_iter().chain(parts.flatten()).collect()
 }
 
-/// Collects spans of the controllers.
+/// The layer of `tracing` that turns spans of the controllers into [`Span`] values, and passes them to `take`.
 struct Collector {
     take: fn(Span),
 }
 
-/// An open span.
-struct Open(Span);
+/// A span of `tracing` that has not ended, with its exported fields so far.
+struct OpenSpan(Span);
 
-impl Visit for Open {
+impl Visit for OpenSpan {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         self.record_str(field, &format!("{value:?}"));
     }
@@ -171,13 +173,13 @@ where
         let Some(span) = context.span(id) else { return };
         let parent = span.parent().and_then(|parent| {
             let extensions = parent.extensions();
-            extensions.get::<Open>().map(|open| (open.0.trace, open.0.id))
+            extensions.get::<OpenSpan>().map(|open| (open.0.trace, open.0.id))
         });
         let (trace, parent) = match parent {
             Some((trace, parent)) => (trace, Some(parent)),
             None => (make_trace(), None),
         };
-        let mut open = Open(Span {
+        let mut open = OpenSpan(Span {
             trace,
             id: make_id(),
             parent,
@@ -192,7 +194,7 @@ where
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(open) = span.extensions_mut().get_mut::<Open>()
+            && let Some(open) = span.extensions_mut().get_mut::<OpenSpan>()
         {
             values.record(open);
         }
@@ -200,7 +202,7 @@ where
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         let Some(span) = context.span(&id) else { return };
-        let Some(Open(mut ended)) = span.extensions_mut().remove::<Open>() else {
+        let Some(OpenSpan(mut ended)) = span.extensions_mut().remove::<OpenSpan>() else {
             return;
         };
         ended.ended = SystemTime::now();

@@ -11,7 +11,7 @@ const ERROR: u8 = 2;
 /// The reasons of an attempt that succeeded or continues.
 const NO_ERRORS: [&str; 4] = ["", "Succeeded", "ReconciliationSucceeded", "Progressing"];
 
-/// A finished piece of work.
+/// A span: one piece of work in a trace, with its begin, end and attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     /// The trace of the span.

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::otlp::Span;
 
-/// The waiting spans.
+/// The finished spans that wait for the next request to the collector.
 #[derive(Debug)]
 pub(super) struct Queue {
     spans: Mutex<VecDeque<Span>>,

@@ -23,14 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The time that the end of the program waits for the last spans.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The running sender of traces.
-pub(crate) struct Sending {
+/// The task that sends the queued spans to the collector, until it is finished.
+pub(crate) struct TraceSender {
     end: CancellationToken,
     sender: JoinHandle<()>,
 }
 
 /// Starts to send traces. Called once in a process.
-pub(crate) fn start(endpoint: &str) -> Result<Sending, Failure> {
+pub(crate) fn start(endpoint: &str) -> Result<TraceSender, Failure> {
     let wrong = |what: String| {
         Failure::usage(format!("--traces-endpoint: {endpoint:?} {what}"))
             .hint("write the address of a collector's OTLP over HTTP, such as http://127.0.0.1:4318")
@@ -55,10 +55,10 @@ pub(crate) fn start(endpoint: &str) -> Result<Sending, Failure> {
     let queue = Arc::clone(QUEUE.get_or_init(|| Arc::new(Queue::new(LONGEST))));
     let end = CancellationToken::new();
     let sender = tokio::spawn(send_until(client, queue, end.clone()));
-    Ok(Sending { end, sender })
+    Ok(TraceSender { end, sender })
 }
 
-impl Sending {
+impl TraceSender {
     /// Sends the remaining spans.
     pub(crate) async fn finish(self) {
         self.end.cancel();

@@ -10,7 +10,7 @@ use super::otlp::Span;
 /// The number of attempts whose parts are stored: more than a lane works on at the same time.
 const ATTEMPTS: usize = 256;
 
-/// A collector of spans.
+/// The finished spans of a lane's process, grouped by attempt until the attempt ends.
 #[derive(Debug)]
 pub(super) struct SpanCollection {
     outbox: SpanOutbox,

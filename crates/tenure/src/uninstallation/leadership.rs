@@ -18,7 +18,7 @@ use crate::failure::Failure;
 /// more is written.
 const HOLDS_SECONDS: u64 = 120;
 
-/// The Lease, which the uninstallation watches and holds.
+/// The uninstallation as a candidate for the controllers' Lease: waits for the Lease, holds it, and releases it.
 pub(crate) struct Leadership {
     candidate: String,
     began: Instant,

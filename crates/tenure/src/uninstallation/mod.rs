@@ -34,7 +34,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 /// The number of rounds. Other clients change released objects, so each round reads them again.
 const ROUNDS: usize = 30;
 
-/// The API server, as seen by the installer.
+/// The removal of an installation: reads and writes the cluster as the installer.
 pub(crate) struct Uninstallation {
     administrator: kube::Client,
     installer: Installer,

@@ -404,7 +404,7 @@ fn find_definition(path: &str, installed: &[ObservedObject]) -> Option<String> {
     Some(name)
 }
 
-/// Whether a namespace may have fields that policies read, or by which webhooks select it.
+/// Checks whether a namespace has annotations, which may be facts for policies, or a label by which webhooks select it.
 fn is_stated(namespace: &Value) -> bool {
     let labels = namespace.pointer("/metadata/labels");
     let is_marked = |label: &&str| labels.is_some_and(|labels| labels.get(label).is_some());

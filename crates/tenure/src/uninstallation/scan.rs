@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tenure_api::ObjectView;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, TENANT_LABEL};
-use tenure_cluster::discovery::{Discovery, Sought};
+use tenure_cluster::discovery::{Discovery, KindLookup};
 use tenure_planner::uninstallation::{BOUNDING_KINDS, ObservedObject};
 
 use super::Uninstallation;
@@ -23,7 +23,7 @@ const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 /// The media type for lists of metadata.
 const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The objects that the scan keeps.
+/// The metadata of the objects that an uninstallation could delete, by the reason.
 #[derive(Default)]
 pub(super) struct Scan {
     /// Objects of kinds that the installation defines.
@@ -154,7 +154,7 @@ fn check_served(discovery: &Discovery, installed: &[ObservedObject]) -> Result<(
     let unserved = installed
         .iter()
         .filter_map(read_definition)
-        .find(|(group, kind)| !matches!(discovery.find(group, None, kind), Sought::Served(_)));
+        .find(|(group, kind)| !matches!(discovery.find(group, None, kind), KindLookup::Served(_)));
     match unserved {
         None => Ok(()),
         Some((group, kind)) => Err(Failure::environment(format!(

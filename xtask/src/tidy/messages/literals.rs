@@ -141,7 +141,7 @@ fn list_words<'t, 'a>(tokens: &'t [Token<'a>], range: Range<usize>) -> impl Iter
     })
 }
 
-/// The end of an item.
+/// The token at which an item ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ItemEnd {
     /// A block, such as the body of a function. Without a block, a semicolon.

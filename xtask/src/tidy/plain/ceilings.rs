@@ -86,7 +86,7 @@ impl Subject {
     }
 }
 
-/// Shares of the sentences, in thousandths, rounded up.
+/// The shares of flagged sentences and of sentences that begin with a clause, in thousandths, rounded up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Shares {
     pub(super) flagged: usize,

@@ -21,7 +21,7 @@ pub(super) struct Comment<'a> {
     pub(super) lines: Vec<(usize, &'a str)>,
 }
 
-/// The place of the reader between two characters.
+/// The construct in which the reader is between two lines: code, a string, or a block comment.
 enum Inside {
     Code,
     /// A string with escapes.

@@ -27,7 +27,7 @@ const DOCUMENTS: &str = "docs";
 /// Documents in the root. All others are below `docs`.
 const ROOT_DOCUMENTS: &[&str] = &["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"];
 
-/// The sentences of one crate, or of the documents.
+/// The number of sentences of one crate, or of the documents, and the sentences that break a rule.
 #[derive(Debug, Default)]
 struct Measured {
     sentences: usize,

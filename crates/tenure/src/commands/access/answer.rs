@@ -41,7 +41,7 @@ pub(crate) struct Approve {
     #[command(flatten)]
     bounds: Bounds,
     #[command(flatten)]
-    how: How,
+    how: AnswerFlags,
 }
 
 /// Limits of an approval.
@@ -78,7 +78,7 @@ pub(crate) struct Deny {
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
-    how: How,
+    how: AnswerFlags,
 }
 
 /// Revoke the approvals of a request: delete its grants.
@@ -93,12 +93,12 @@ pub(crate) struct Revoke {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    how: How,
+    how: AnswerFlags,
 }
 
 /// Flags that all these commands have.
 #[derive(Debug, Args)]
-pub(super) struct How {
+pub(super) struct AnswerFlags {
     /// Skip the confirmation.
     #[arg(long)]
     yes: bool,
@@ -120,15 +120,15 @@ fn read_time(text: &str) -> Result<Timestamp, String> {
         .ok_or_else(|| "write a day, such as 2027-01-31, or a time, such as 2027-01-31T12:00:00Z".to_owned())
 }
 
-/// An approver before the answer.
-pub(super) struct Answering {
+/// A request that the user is about to answer, with the user's name and the reader of the cluster.
+pub(super) struct OpenRequest {
     pub(super) reader: AccessReader,
     pub(super) request: FluxAccessRequest,
     pub(super) user: String,
 }
 
-impl Answering {
-    pub(super) async fn read_request(how: &How, name: &str) -> Result<Self, Failure> {
+impl OpenRequest {
+    pub(super) async fn read_request(how: &AnswerFlags, name: &str) -> Result<Self, Failure> {
         let reader = AccessReader::connect(&how.connect).await?;
         let request = reader.find_request(name).await?;
         let user = caller::ask_who(&reader.client).await?;
@@ -152,7 +152,7 @@ impl Answering {
     }
 
     /// Shows the request and the answer, and asks for confirmation.
-    pub(super) async fn confirm(&self, how: &How, what: &str) -> Result<(), Failure> {
+    pub(super) async fn confirm(&self, how: &AnswerFlags, what: &str) -> Result<(), Failure> {
         let spec = &self.request.spec;
         let name = self.request.metadata.name.as_deref().unwrap_or_default();
         output::print_note(format!(
@@ -179,10 +179,10 @@ impl Answering {
         }
     }
 
-    /// Reports an existing approval of the request.
-    pub(super) fn tell_approved(
+    /// Prints an existing approval, and returns the exit code; `None` if no answer approves the request.
+    pub(super) fn report_approval(
         &self,
-        how: &How,
+        how: &AnswerFlags,
         bounds: &Bounds,
         name: &str,
         answers: Answers<'_>,
@@ -285,10 +285,10 @@ pub(super) fn name_of(object: &Value) -> String {
 
 impl Approve {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::read_request(&self.how, &self.name).await?;
+        let answering = OpenRequest::read_request(&self.how, &self.name).await?;
         let given = answering.reader.list_answers().await;
         let answers = given.as_answers(&answering.reader.now);
-        if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {
+        if let Some(code) = answering.report_approval(&self.how, &self.bounds, &self.name, answers)? {
             return Ok(code);
         }
         let grant = answer::approve(&answering.request, &answering.user, self.bounds.wording(), answers);
@@ -305,7 +305,7 @@ impl Approve {
 
 impl Deny {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::read_request(&self.how, &self.name).await?;
+        let answering = OpenRequest::read_request(&self.how, &self.name).await?;
         let given = answering.reader.list_answers().await;
         let answers = given.as_answers(&answering.reader.now);
         if let Verdict::Denied(word) = answers.judge(&answering.request) {
@@ -328,7 +328,7 @@ impl Deny {
 
 impl Revoke {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::read_request(&self.how, &self.name).await?;
+        let answering = OpenRequest::read_request(&self.how, &self.name).await?;
         let given = answering.reader.list_answers().await;
         let answers = given.as_answers(&answering.reader.now);
         let revocation = answer::revoke(&answering.request, &answering.user, self.reason.clone(), answers);

@@ -7,14 +7,14 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 use tenure_admission::webhook::find_end;
-use tenure_cluster::discovery::{Discovery, Sought};
+use tenure_cluster::discovery::{Discovery, KindLookup};
 use tenure_inspection::access_audit::secret_uses::KINDS;
 use tenure_inspection::access_audit::{Contents, Facts, Inventory, NamedObject, Row, SecretRead, Usage, find_readers};
 use tenure_tenancy::access::bindings::{Bindings, Roles};
 
 use crate::failure::Failure;
 use crate::inspection::ONLY_METADATA;
-use crate::paged_reads::{self, Refusal};
+use crate::paged_reads::{self, ReadRefusal};
 use crate::resources;
 
 /// The number of namespaces that are read at the same time, and the number of Secrets of each.
@@ -27,7 +27,7 @@ const MOST_OF_CLUSTER: usize = 10_000;
 const JSON: &str = "application/json";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// The findings.
+/// The result of the audit's reads: the Secrets with their facts, and notes about unreadable parts.
 pub(super) struct AuditReads {
     /// The Secrets, ordered by name.
     pub(super) rows: Vec<Row>,
@@ -35,14 +35,14 @@ pub(super) struct AuditReads {
     pub(super) notes: BTreeSet<String>,
 }
 
-/// Cluster-wide rights, which are listed once.
+/// The ClusterRoles and ClusterRoleBindings, which are read once for all namespaces.
 pub(super) struct ClusterRights {
     roles: Roles,
     pub(super) bindings: Result<Bindings, String>,
 }
 
 impl AuditReads {
-    /// Surveys one namespace, or all of them.
+    /// Reads the Secrets that objects of one namespace, or of all, refer to.
     pub(super) async fn make(client: &kube::Client, namespace: Option<&str>, now: Timestamp) -> Result<Self, Failure> {
         let discovery = resources::discover_resources(client).await?;
         let mut notes = BTreeSet::new();
@@ -87,9 +87,9 @@ async fn take_inventory(
     let (mut is_any_listed, mut first_refusal) = (false, None);
     for (group, kind) in KINDS {
         let resource = match discovery.find(group, None, kind) {
-            Sought::Served(resource) => resource,
-            Sought::Unserved => continue,
-            Sought::Unknown => {
+            KindLookup::Served(resource) => resource,
+            KindLookup::Unserved => continue,
+            KindLookup::Unknown => {
                 notes.insert(format!(
                     "the kinds of {group} are not known at the moment, so its {kind}s are left out"
                 ));
@@ -107,7 +107,7 @@ async fn take_inventory(
                     ));
                 }
             }
-            Err(Refusal::Absent) => {}
+            Err(ReadRefusal::Absent) => {}
             Err(refusal) => {
                 notes.insert(format!("{kind}s are left out: {refusal}"));
                 first_refusal.get_or_insert(refusal);
@@ -129,7 +129,7 @@ async fn take_inventory(
     while let Some((read, account)) = reads.next().await {
         match read {
             Ok(object) => inventory.add_account(&account, &object),
-            Err(Refusal::Absent) => {}
+            Err(ReadRefusal::Absent) => {}
             Err(refusal) => {
                 notes.insert(format!(
                     "imagePullSecrets of ServiceAccount {account} are left out: {refusal}"
@@ -194,6 +194,7 @@ async fn list_bindings(
     }
 }
 
+/// Reads the Secrets of one namespace, and finds the readers of each.
 async fn look_at_namespace(
     client: &kube::Client,
     namespace: &str,
@@ -236,10 +237,10 @@ async fn look_at_secret(client: &kube::Client, secret: &NamedObject, now: Timest
     SecretRead::Seen(facts)
 }
 
-fn make_refused(refusal: &Refusal) -> SecretRead {
+fn make_refused(refusal: &ReadRefusal) -> SecretRead {
     match refusal {
-        Refusal::Absent => SecretRead::Absent,
-        Refusal::Forbidden(_) => SecretRead::Refused,
-        Refusal::TooLong | Refusal::Failed(_) => SecretRead::Failed(refusal.to_string()),
+        ReadRefusal::Absent => SecretRead::Absent,
+        ReadRefusal::Forbidden(_) => SecretRead::Refused,
+        ReadRefusal::TooLong | ReadRefusal::Failed(_) => SecretRead::Failed(refusal.to_string()),
     }
 }

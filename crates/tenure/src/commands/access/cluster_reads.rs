@@ -18,7 +18,7 @@ use tenure_tenancy::{NamespaceFacts, Settings, TenancyFacts, TenantFacts};
 use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;
-use crate::paged_reads::{self, Refusal};
+use crate::paged_reads::{self, ReadRefusal};
 use crate::resources::encode_segment;
 
 /// The largest number of objects of a kind that are read.
@@ -27,7 +27,7 @@ const JSON: &str = "application/json";
 /// The path of the access kinds.
 const ROOT: &str = "/apis/tenure.dev/v1alpha1";
 
-/// A cluster, with the caller's rights.
+/// A reader of the access kinds, with the caller's rights.
 pub(super) struct AccessReader {
     pub(super) client: kube::Client,
     pub(super) now: Time,
@@ -82,7 +82,7 @@ impl AccessReader {
         match is_whole.await {
             Ok(true) => Ok(found),
             Ok(false) => Err(format!("there are more than {MOST}, which is more than is read")),
-            Err(Refusal::Absent) => {
+            Err(ReadRefusal::Absent) => {
                 Err("this cluster doesn't serve the kind: access to hosts isn't installed here".to_owned())
             }
             Err(refusal) => Err(refusal.to_string()),
@@ -96,7 +96,7 @@ impl AccessReader {
                 Ok(object) => Ok(Some(object)),
                 Err(_) => Err("it can't be read as what it is".to_owned()),
             },
-            Err(Refusal::Absent) => Ok(None),
+            Err(ReadRefusal::Absent) => Ok(None),
             Err(refusal) => Err(refusal.to_string()),
         }
     }
@@ -114,7 +114,7 @@ impl AccessReader {
         }
     }
 
-    /// Reads all objects for the output.
+    /// Reads all objects that the reports of the access commands need.
     pub(super) async fn see(&self) -> ObservedFacts {
         let write_list_path = |plural: &str| Self::write_path(plural, None);
         let paths = [
@@ -136,6 +136,7 @@ impl AccessReader {
         }
     }
 
+    /// Reads all namespaces and Tenants, to decide which namespaces may receive a Secret.
     async fn look_around(&self) -> ReadResult<KnownPlacements> {
         let namespaces = self.list::<Value>("/api/v1/namespaces").await;
         let namespaces = namespaces.map_err(|why| format!("namespaces: {why}"))?;
@@ -193,7 +194,7 @@ async fn note_failure<T>(what: &str, list: impl Future<Output = ReadResult<Vec<T
     }
 }
 
-/// The existing answers.
+/// The grants and standing grants that exist in the cluster.
 pub(super) struct ExistingAnswers {
     grants: Vec<FluxAccessGrant>,
     standing_grants: Vec<FluxAccessStandingGrant>,

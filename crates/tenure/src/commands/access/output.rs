@@ -26,7 +26,7 @@ enum Form {
 }
 
 impl Output {
-    /// Prints data for programs; for people it prints nothing, and returns that.
+    /// Prints data for programs. If the user wants text for people, prints nothing and returns [`Printed::ForPeople`].
     pub(super) fn print(self, report: &impl Serialize) -> Result<Printed, Failure> {
         let value = serde_json::to_value(report).map_err(|error| Failure::internal(error.to_string()))?;
         match self.output {
@@ -38,7 +38,7 @@ impl Output {
     }
 }
 
-/// The state of the output.
+/// Whether the data were printed, or the caller still has to print text for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Printed {
     /// The caller prints for people.

@@ -88,7 +88,7 @@ impl Rotate {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the namespaces with a credential.
+    /// Returns the namespaces to which the request delivers a credential now.
     async fn list_places(&self, reader: &AccessReader, request: &FluxAccessRequest) -> Result<Vec<String>, Failure> {
         let ledgers = request.status.iter().flat_map(|status| &status.credentials);
         let mut places: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();

@@ -17,7 +17,7 @@ use tenure_remote_requests::git_host::{HostError, Target};
 use tenure_sources::{BaseUrl, Connector, Policy, TlsOptions};
 use tenure_tenancy::rights::VOUCH;
 
-use super::answer::{Answering, Bounds, How, check_right, name_of};
+use super::answer::{AnswerFlags, Bounds, OpenRequest, check_right, name_of};
 use super::cluster_reads::AccessReader;
 use super::output::Printed;
 use crate::failure::Failure;
@@ -40,15 +40,15 @@ pub(crate) struct Vouch {
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     #[command(flatten)]
-    how: How,
+    how: AnswerFlags,
 }
 
 impl Vouch {
     pub(super) async fn run(&self) -> Result<ExitCode, Failure> {
-        let answering = Answering::read_request(&self.how, &self.name).await?;
+        let answering = OpenRequest::read_request(&self.how, &self.name).await?;
         let given = answering.reader.list_answers().await;
         let answers = given.as_answers(&answering.reader.now);
-        if let Some(code) = answering.tell_approved(&self.how, &self.bounds, &self.name, answers)? {
+        if let Some(code) = answering.report_approval(&self.how, &self.bounds, &self.name, answers)? {
             return Ok(code);
         }
         let provider = find_provider(&answering.reader, &answering.request.spec.provider).await?;

@@ -148,6 +148,7 @@ async fn explain_all(
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
 
+/// Reads the facts of one namespace that decide whether the request's Secret is delivered there.
 async fn look_at(
     reader: &AccessReader,
     seen: &ObservedFacts,

@@ -20,7 +20,7 @@ use tenure_planner::Request;
 use tenure_planner::attestation_cleanup;
 
 use super::super::reach::read_cluster;
-use super::{Cast, ask_attack};
+use super::{SenderClients, ask_attack};
 use crate::client::open_client;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -202,7 +202,7 @@ impl Fixtures {
 
     /// Creates the objects that Git seems to have applied. After a failed step, the later steps are skipped, and the attacks on them are reported as untried.
     async fn lay_out(&self, steps: &[AttackRequest]) {
-        let cast = Cast::from([(Sender::Administrator, self.client.clone())]);
+        let cast = SenderClients::from([(Sender::Administrator, self.client.clone())]);
         let deadline = Instant::now() + SETTING;
         for step in steps {
             loop {
@@ -243,8 +243,8 @@ impl Fixtures {
     }
 
     /// Makes the actors, each with a token of its own, or by impersonation without one. Waits until their rights have reached the API server.
-    pub(super) async fn cast(&self, names: &Names, attacks: &[Attack]) -> Result<Cast, Failure> {
-        let mut cast = Cast::new();
+    pub(super) async fn cast(&self, names: &Names, attacks: &[Attack]) -> Result<SenderClients, Failure> {
+        let mut cast = SenderClients::new();
         cast.insert(Sender::Administrator, self.client.clone());
         let home = names.tenant();
         let platform = names.platform.as_str();

@@ -129,7 +129,7 @@ impl Attest {
     async fn try_all(&self, scene: &Fixtures, mut report: Report, progress: &Progress) -> Result<Report, Failure> {
         let names = scene.make(progress).await?;
         let attacks = list_attacks(&names);
-        // The time until which all objects must exist.
+        // Until this time, the run waits for refusals that take effect with a delay.
         let settled = Instant::now() + fixtures::SETTING;
         let waiting = progress.wait("the rights of the attackers to be in force");
         let cast = scene.cast(&names, &attacks).await?;
@@ -181,11 +181,11 @@ fn write_report(report: &Report, form: Form) -> Result<String, Failure> {
     }
 }
 
-/// The client of each actor.
-type Cast = BTreeMap<Sender, kube::Client>;
+/// The client of each user that sends requests of an attack or a control.
+type SenderClients = BTreeMap<Sender, kube::Client>;
 
 /// Tries an attack. The control comes first, because a burst would use up its quota.
-async fn try_one(cast: &Cast, attack: &Attack) -> tenure_inspection::attestation::AttackResult {
+async fn try_one(cast: &SenderClients, attack: &Attack) -> tenure_inspection::attestation::AttackResult {
     let control = ask_attack(cast, &attack.control, 0, |_| true).await;
     let count = attack.burst.map_or(1, |burst| burst.count);
     let attempts =
@@ -195,7 +195,7 @@ async fn try_one(cast: &Cast, attack: &Attack) -> tenure_inspection::attestation
 }
 
 /// Waits until a refusal that needs a moment takes effect, at most until the deadline. The later result counts in both cases.
-async fn wait_until_refused(cast: &Cast, attack: &Attack, deadline: Instant) {
+async fn wait_until_refused(cast: &SenderClients, attack: &Attack, deadline: Instant) {
     while ask_attack(cast, &attack.attempt, 0, |_| true).await.is_done() && Instant::now() < deadline {
         tokio::time::sleep(fixtures::PAUSE).await;
     }
@@ -203,7 +203,7 @@ async fn wait_until_refused(cast: &Cast, attack: &Attack, deadline: Instant) {
 
 /// Sends one request; the content of the answer is not stored.
 async fn ask_attack(
-    cast: &Cast,
+    cast: &SenderClients,
     ask: &AttackRequest,
     number: u32,
     has_effect: impl Fn(&serde_json::Value) -> bool,

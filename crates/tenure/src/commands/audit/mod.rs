@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use structured_merge::ManagedFieldsEntry;
 use tenure_api::ObjectId;
 use tenure_api::text::{count_of, visible_line};
-use tenure_inspection::ownership::writers::Search;
+use tenure_inspection::ownership::writers::WriterSearch;
 use tenure_inspection::ownership::{Finding, Subject, audit_fields};
 
 use self::object_reads::ObjectReads;
@@ -96,11 +96,11 @@ impl Audit {
     }
 
     /// Searches the audit log for the writers of the findings.
-    fn search(&self, survey: &ObjectReads, findings: &[Finding]) -> Result<Option<Search>, Failure> {
+    fn search(&self, survey: &ObjectReads, findings: &[Finding]) -> Result<Option<WriterSearch>, Failure> {
         if !self.log.is_given() {
             return Ok(None);
         }
-        let mut search = Search::default();
+        let mut search = WriterSearch::default();
         for finding in findings {
             if let Some(address) = survey.address_of(&finding.id) {
                 search.add_object(address, &finding.holders);
@@ -131,7 +131,7 @@ fn find_problems(survey: &ObjectReads) -> (Vec<Finding>, Vec<String>) {
     (findings, unreadable)
 }
 
-/// Returns the writer of a manager's fields, if the search is enabled.
+/// A function that returns the user behind a field manager, if an audit log was searched.
 type WhoWrote<'a> = dyn Fn(&Finding, &ManagedFieldsEntry) -> Option<String> + 'a;
 
 fn print_findings(findings: &[Finding], writers: &WhoWrote<'_>) {

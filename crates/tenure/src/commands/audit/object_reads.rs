@@ -9,15 +9,15 @@ use tenure_api::metadata::OWNER_NAME;
 use tenure_api::text::count_of;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::Resource;
-use tenure_cluster::discovery::{Discovery, Sought};
+use tenure_cluster::discovery::{Discovery, KindLookup};
 use tenure_controllers::RebuiltObjects;
 use tenure_inspection::ownership::writers::Address;
-use tenure_inspection::ownership::{Keeper, KustomizationName, assess_keeper, read_inventory, read_owner};
+use tenure_inspection::ownership::{KustomizationName, OwnerState, assess_owner_state, read_inventory, read_owner};
 
 use crate::artifact_client::ArtifactAccess;
 use crate::failure::{Failure, write_chain};
 use crate::inspection::ONLY_METADATA;
-use crate::paged_reads::{self, Refusal};
+use crate::paged_reads::{self, ReadRefusal};
 use crate::{provenance, resources};
 
 /// The number of concurrent requests.
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 8;
 /// The media type for the metadata of a list.
 const LIST_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The objects that were read.
+/// The applied objects that the user may read, with the Kustomizations that own or list them.
 pub(super) struct ObjectReads {
     discovery: Discovery,
     objects: BTreeMap<ObjectId, Value>,
@@ -40,18 +40,19 @@ pub(super) struct ObjectReads {
     is_complete: bool,
 }
 
+/// The result of the read of a Kustomization: found, missing, or not readable.
 enum Kustomization {
     There(Value),
     Gone,
     Unseen,
 }
 
-/// One object with its facts.
+/// A read object with its owner by label, the Kustomizations that list it, and the object that Git declares.
 pub(super) struct ReadObject<'a> {
     pub(super) id: &'a ObjectId,
     pub(super) object: &'a Value,
     pub(super) owner: &'a KustomizationName,
-    pub(super) keeper: Keeper,
+    pub(super) keeper: OwnerState,
     pub(super) claimants: Vec<KustomizationName>,
     pub(super) declared: Option<&'a Value>,
 }
@@ -64,7 +65,7 @@ enum Answer {
 }
 
 impl ObjectReads {
-    /// Surveys one namespace, or all of them.
+    /// Reads the Kustomizations and applied objects of one namespace, or of all.
     pub(super) async fn make(
         client: &kube::Client,
         namespace: Option<&str>,
@@ -122,9 +123,9 @@ impl ObjectReads {
                 object: self.objects.get(id)?,
                 owner,
                 keeper: match self.kustomizations.get(owner) {
-                    Some(Kustomization::There(kustomization)) => assess_keeper(Some(kustomization), id),
-                    Some(Kustomization::Gone) => assess_keeper(None, id),
-                    Some(Kustomization::Unseen) | None => Keeper::Unseen,
+                    Some(Kustomization::There(kustomization)) => assess_owner_state(Some(kustomization), id),
+                    Some(Kustomization::Gone) => assess_owner_state(None, id),
+                    Some(Kustomization::Unseen) | None => OwnerState::Unseen,
                 },
                 claimants: others.filter(|other| *other != owner).cloned().collect(),
                 declared: built.map(|built| &built.object),
@@ -134,7 +135,7 @@ impl ObjectReads {
 
     /// Returns the address of an object for requests.
     pub(super) fn address_of(&self, id: &ObjectId) -> Option<Address> {
-        let Sought::Served(resource) = self.discovery.find(&id.group, None, &id.kind) else {
+        let KindLookup::Served(resource) = self.discovery.find(&id.group, None, &id.kind) else {
             return None;
         };
         Some(Address {
@@ -145,24 +146,25 @@ impl ObjectReads {
         })
     }
 
+    /// Notes an object that could not be read, so the result is incomplete.
     fn refuse(&mut self, what: &str, why: &str) {
         self.is_complete = false;
         self.notes.insert(format!("{what} could not be read: {why}"));
     }
 
-    fn find_kustomizations(&self) -> Sought {
+    fn find_kustomizations(&self) -> KindLookup {
         self.discovery
             .find("kustomize.toolkit.fluxcd.io", None, "Kustomization")
     }
 
     async fn list_kustomizations(&mut self, client: &kube::Client, namespace: Option<&str>) -> Result<(), Failure> {
         let resource = match self.find_kustomizations() {
-            Sought::Served(resource) => resource,
-            Sought::Unserved => {
+            KindLookup::Served(resource) => resource,
+            KindLookup::Unserved => {
                 return Err(Failure::environment("the cluster serves no Kustomizations")
                     .hint("tenure install makes that so, and tenure up serves them"));
             }
-            Sought::Unknown => {
+            KindLookup::Unknown => {
                 return Err(Failure::environment(
                     "whether the cluster serves Kustomizations is not known at the moment",
                 ));
@@ -176,7 +178,7 @@ impl ObjectReads {
         )
         .await;
         let listed = listed.map_err(|refusal| match refusal {
-            Refusal::Forbidden(message) => Failure::environment(message)
+            ReadRefusal::Forbidden(message) => Failure::environment(message)
                 .hint("-n NAMESPACE asks about one namespace; ask an administrator for the right to list Kustomizations there"),
             other => Failure::environment(other.to_string()),
         });
@@ -216,7 +218,7 @@ impl ObjectReads {
                 Ok(objects) => objects
                     .into_iter()
                     .for_each(|object| self.store_object(&resource, object)),
-                Err(Refusal::Forbidden(_)) => {
+                Err(ReadRefusal::Forbidden(_)) => {
                     self.is_complete = false;
                     self.forbidden.insert(resource.plural);
                 }
@@ -246,9 +248,9 @@ impl ObjectReads {
         let (mut places, mut unknown): (Vec<(ObjectId, Resource)>, BTreeSet<String>) = Default::default();
         for id in missing {
             match self.discovery.find(&id.group, None, &id.kind) {
-                Sought::Served(resource) => places.push((id.clone(), resource.clone())),
-                Sought::Unserved => {}
-                Sought::Unknown => {
+                KindLookup::Served(resource) => places.push((id.clone(), resource.clone())),
+                KindLookup::Unserved => {}
+                KindLookup::Unknown => {
                     unknown.insert(id.group.clone());
                 }
             }
@@ -275,7 +277,7 @@ impl ObjectReads {
 
     /// Reads the Kustomizations of other namespaces that labels name.
     async fn look_at_owners(&mut self, client: &kube::Client) {
-        let Sought::Served(resource) = self.find_kustomizations() else {
+        let KindLookup::Served(resource) = self.find_kustomizations() else {
             return;
         };
         let unknown: BTreeSet<&KustomizationName> = self
@@ -309,7 +311,7 @@ impl ObjectReads {
         }
     }
 
-    /// Builds the content of Git, if the artifacts are available.
+    /// Builds the objects that each Kustomization declares in Git, if the artifacts are available.
     async fn build(&mut self, client: &kube::Client, artifacts: &ArtifactAccess) {
         let owners: BTreeSet<&KustomizationName> = self.owners.values().collect();
         let mut unknown = None;
@@ -349,7 +351,7 @@ fn name_of(object: &Value) -> Option<KustomizationName> {
 }
 
 /// Returns all objects of a collection with the label; all objects without one.
-async fn list_objects(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, Refusal> {
+async fn list_objects(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, ReadRefusal> {
     let path = match label {
         "" => path.to_owned(),
         label => format!("{path}?labelSelector={}", resources::encode_segment(label)),
@@ -358,7 +360,7 @@ async fn list_objects(client: &kube::Client, path: &str, accept: &str, label: &s
     match paged_reads::visit_objects(client, &path, (accept, usize::MAX), |object| objects.push(object)).await {
         Ok(_) => Ok(objects),
         // The list so far is incomplete.
-        Err(Refusal::Absent) => Err(Refusal::Failed("the cluster no longer serves the kind".to_owned())),
+        Err(ReadRefusal::Absent) => Err(ReadRefusal::Failed("the cluster no longer serves the kind".to_owned())),
         Err(refusal) => Err(refusal),
     }
 }

@@ -10,22 +10,22 @@ use kustomize::{Entry, FileTree};
 /// Files larger than this are not read.
 const LARGEST_FILE: u64 = 512 << 20;
 
-/// The content at one path.
+/// The content at one path of the tree, once it was read.
 #[derive(Debug)]
-enum Held {
+enum PathContent {
     File(Vec<u8>),
     Folder,
     Link(String),
 }
 
-/// A folder on disk.
+/// A folder on disk as the tree of a build. Each file is read at most once.
 ///
 /// A build borrows from the tree, so an answer never moves in memory: answers are in slots of rows that stay in place. Each row is twice as long as the previous one.
 #[derive(Debug)]
 pub(crate) struct Disk {
     root: PathBuf,
     slots: RefCell<HashMap<String, Option<usize>>>,
-    rows: [OnceCell<Box<[OnceCell<Held>]>>; usize::BITS as usize],
+    rows: [OnceCell<Box<[OnceCell<PathContent>]>>; usize::BITS as usize],
     used: Cell<usize>,
     /// The first read error.
     trouble: RefCell<Option<String>>,
@@ -54,7 +54,7 @@ impl Disk {
         (row as usize, number + 1 - (1 << row))
     }
 
-    fn store_answer(&self, held: Held) -> Option<usize> {
+    fn store_answer(&self, held: PathContent) -> Option<usize> {
         let number = self.used.get();
         let (row, slot) = Self::locate_slot(number);
         let slots = self
@@ -66,12 +66,12 @@ impl Disk {
         Some(number)
     }
 
-    fn find_answer(&self, number: usize) -> Option<&Held> {
+    fn find_answer(&self, number: usize) -> Option<&PathContent> {
         let (row, slot) = Self::locate_slot(number);
         self.rows.get(row)?.get()?.get(slot)?.get()
     }
 
-    fn read_path(&self, path: &str) -> Option<Held> {
+    fn read_path(&self, path: &str) -> Option<PathContent> {
         let place = self.root.join(path);
         let note = |why: String| {
             self.trouble
@@ -93,11 +93,11 @@ impl Disk {
             }
         };
         if metadata.is_dir() {
-            return Some(Held::Folder);
+            return Some(PathContent::Folder);
         }
         if metadata.is_symlink() {
             return match std::fs::read_link(&place) {
-                Ok(target) => Some(Held::Link(self.inside(path, &target))),
+                Ok(target) => Some(PathContent::Link(self.inside(path, &target))),
                 Err(error) => {
                     note(error.to_string());
                     None
@@ -113,7 +113,7 @@ impl Disk {
             return None;
         }
         match std::fs::read(&place) {
-            Ok(bytes) => Some(Held::File(bytes)),
+            Ok(bytes) => Some(PathContent::File(bytes)),
             Err(error) => {
                 note(error.to_string());
                 None
@@ -148,9 +148,9 @@ impl FileTree for Disk {
             }
         };
         Some(match self.find_answer(number?)? {
-            Held::File(bytes) => Entry::File(bytes),
-            Held::Folder => Entry::Directory,
-            Held::Link(target) => Entry::Link(target),
+            PathContent::File(bytes) => Entry::File(bytes),
+            PathContent::Folder => Entry::Directory,
+            PathContent::Link(target) => Entry::Link(target),
         })
     }
 

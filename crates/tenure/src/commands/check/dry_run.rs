@@ -23,7 +23,7 @@ use tenure_tenancy::write_scope::{Scope, claim_namespace, find_new_namespace};
 use tenure_tenancy::{Identity, identity};
 use tokio::time::error::Elapsed;
 
-use super::Whom;
+use super::ApplyingAccount;
 use crate::client::open_client;
 use crate::failure::{Failure, write_chain};
 
@@ -37,7 +37,7 @@ const MOST_WARNINGS: usize = 10;
 const ENCRYPTED: &str = "sops";
 const RIGHTS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// The clients for the questions.
+/// The configuration of the account that would apply the objects, and the client of the user who runs the check.
 pub(super) struct DryRunClients {
     /// The configuration of the account.
     config: kube::Config,
@@ -66,27 +66,27 @@ impl DryRunClients {
     }
 }
 
-/// The client of the account.
-struct Asker<'a> {
+/// Sends each object as the account that would apply it, and asks for the account's rights after a refusal.
+struct ObjectChecker<'a> {
     client: Client,
     /// The same account's client for questions about its rights.
     rights: kube::Client,
     identity: Identity,
-    whom: &'a Whom,
+    whom: &'a ApplyingAccount,
     awaited: Prerequisites,
     dry_run: bool,
 }
 
-/// The answer about one object.
+/// The result of the check of one object: findings, or the reason why the check has no answer.
 enum Answer {
     Found(Vec<Finding>),
     Unanswered(String),
 }
 
-/// Asks about all objects. Returns the findings, in the order of the objects, and the objects without an answer.
+/// Checks all objects. Returns the findings, in the order of the objects, and the objects without an answer.
 pub(super) async fn check_objects(
     objects: &[BuiltResource],
-    whom: &Whom,
+    whom: &ApplyingAccount,
     clients: &DryRunClients,
 ) -> Result<(Vec<Finding>, Vec<String>), Failure> {
     let awaited = Prerequisites::collect_from(objects.iter().map(|built| &built.object));
@@ -99,7 +99,7 @@ pub(super) async fn check_objects(
         turns: account_clients.turns().of_lane(),
     };
     let client = account_clients.for_account(&whom.account, &lane).await;
-    let asker = Asker {
+    let asker = ObjectChecker {
         client: client.map_err(|error| Failure::environment(write_chain(&error)))?,
         rights: open_client(clients.config.clone())?,
         identity: whom.account.clone().into(),
@@ -142,7 +142,7 @@ async fn find_missing(client: &kube::Client, names: &BTreeSet<String>) -> Result
     Ok(missing)
 }
 
-impl Asker<'_> {
+impl ObjectChecker<'_> {
     async fn ask(&self, built: &BuiltResource) -> Answer {
         let locate = |pointer: &str| find_origin(built, pointer);
         let mut object = built.object.clone();

@@ -88,8 +88,8 @@ enum Form {
     Sarif,
 }
 
-/// The account that would apply the folder, and its Kustomization's namespaces.
-struct Whom {
+/// The account that would apply the folder, and the namespaces that its Kustomization would set.
+struct ApplyingAccount {
     account: ServiceAccount,
     placement: Placement,
     /// The namespace that replaces the namespace of all namespaced objects.
@@ -124,7 +124,7 @@ impl Check {
             None => {
                 let config = self.connect.read_config_of_cluster().await?;
                 let client = open_client(config.clone())?;
-                let whom = self.find_whom(&client, &inside).await?;
+                let whom = self.find_applying_account(&client, &inside).await?;
                 let config = acting_account::become_account(config, &client, &whom.account).await?;
                 self.ask(&root, &inside, &whom, dry_run::DryRunClients::dry(config, client))
                     .await?
@@ -139,14 +139,14 @@ impl Check {
         self.show(outcome, &inside, &folder)
     }
 
-    /// In a temporary control plane, accepted objects are written, so quotas count them for later objects.
+    /// Checks the folder in a temporary control plane. Accepted objects are written there, so quotas count them for later objects.
     async fn look_in(
         &self,
         plane: &scratch_control_plane::ScratchControlPlane,
         root: &Path,
         inside: &str,
     ) -> Result<Outcome, Failure> {
-        let whom = self.find_whom(plane.client(), inside).await?;
+        let whom = self.find_applying_account(plane.client(), inside).await?;
         let config = acting_account::by_token(plane.config(), plane.client(), &whom.account).await?;
         let clients = dry_run::DryRunClients::wet(config, plane.client().clone());
         self.ask(root, inside, &whom, clients).await
@@ -156,7 +156,7 @@ impl Check {
         &self,
         root: &Path,
         inside: &str,
-        whom: &Whom,
+        whom: &ApplyingAccount,
         clients: dry_run::DryRunClients,
     ) -> Result<Outcome, Failure> {
         let folder = Folder {
@@ -192,7 +192,7 @@ impl Check {
         }
     }
 
-    async fn find_whom(&self, client: &kube::Client, inside: &str) -> Result<Whom, Failure> {
+    async fn find_applying_account(&self, client: &kube::Client, inside: &str) -> Result<ApplyingAccount, Failure> {
         let nobody = |denial: tenure_tenancy::Denial| Failure::environment(format!("it has no identity: {denial}"));
         if let Some(name) = &self.tenant {
             let tenants: Api<Tenant> = Api::all(client.clone());
@@ -209,7 +209,7 @@ impl Check {
                 }
             }
             let account = identity::decide_for_surface(&placement, &home, None).map_err(nobody)?;
-            return Ok(Whom {
+            return Ok(ApplyingAccount {
                 account,
                 placement,
                 target_namespace: self.target_namespace.clone(),
@@ -241,7 +241,7 @@ impl Check {
         let account = surface.spec.service_account_name.as_deref();
         let account = identity::decide_for_surface(&placement, namespace, account).map_err(nobody)?;
         let target = self.target_namespace.clone();
-        Ok(Whom {
+        Ok(ApplyingAccount {
             account,
             placement,
             target_namespace: target.or_else(|| find_target_namespace(&surface, inside)),

@@ -33,7 +33,7 @@ const ASKING: [&str; 3] = [
     "APIService",
 ];
 
-/// The control plane and its folder.
+/// A temporary control plane with its folder, filled from a platform repository.
 pub(super) struct ScratchControlPlane {
     plane: ControlPlane,
     folder: tempfile::TempDir,
@@ -223,7 +223,7 @@ impl ScratchControlPlane {
         .await
     }
 
-    /// Waits until nothing is missing.
+    /// Waits until `find_missing` returns `None`; after the timeout, fails with the last missing object.
     async fn wait(
         &self,
         find_missing: impl AsyncFn(&kube::Client) -> Result<Option<String>, kube::Error>,
@@ -243,7 +243,7 @@ impl ScratchControlPlane {
     }
 }
 
-/// The stage of an object.
+/// The stage in which an object is applied: objects of a stage may depend on those of earlier stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Definitions of kinds.

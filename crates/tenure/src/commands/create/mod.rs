@@ -81,7 +81,7 @@ struct InNamespace {
     namespace: Option<String>,
 }
 
-/// An object, as the flags describe it.
+/// An object that the flags describe, with its resource. Its namespace may still be unknown.
 #[derive(Debug)]
 struct NewObject {
     object: Value,

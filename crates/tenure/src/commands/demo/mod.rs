@@ -155,6 +155,7 @@ impl Demo {
         Ok(code)
     }
 
+    /// Runs the story about access, and prints its summary.
     async fn tell_of_access(&self, world: &access::World, folder: &Path) -> Result<ExitCode, Failure> {
         let started = Instant::now();
         let mut account = Transcript::default();

@@ -23,7 +23,7 @@ struct Line {
     took: Duration,
 }
 
-/// The account so far.
+/// The output of the demo so far: the number of its chapters, and a summary line for each step.
 #[derive(Default)]
 pub(super) struct Transcript {
     chapter: usize,

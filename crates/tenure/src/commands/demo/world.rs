@@ -29,7 +29,7 @@ pub(super) enum Edit {
     },
 }
 
-/// The running parts.
+/// The running parts of the demo: a control plane, a Git server with its repositories, and the people's clients.
 pub(super) struct World {
     /// The control plane.
     pub(super) plane: ControlPlane,

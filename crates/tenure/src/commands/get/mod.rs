@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::kind_lists::OURS;
 use crate::object_watch::read_request;
 use crate::resources::{self, Resource};
-use crate::targets::Asked;
+use crate::targets::Targets;
 use crate::{named_objects, output};
 
 mod describe;
@@ -69,8 +69,8 @@ struct Place<'a> {
 
 impl Get {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
-        let asked = Asked::read(&self.targets)?;
-        let is_named = matches!(asked, Asked::Objects(_));
+        let asked = Targets::read(&self.targets)?;
+        let is_named = matches!(asked, Targets::Objects(_));
         if self.selector.is_some() && is_named {
             return Err(
                 Failure::usage("-l selects objects, but these have names already").hint("leave out the names, or -l")
@@ -115,7 +115,7 @@ impl Get {
                 }
             }
         }
-        // Of kinds that the user did not name, unreadable ones are left out and noted.
+        // If the command chose the kinds, unreadable kinds are left out and noted.
         let is_failed = refused.len() == places.len() || !is_set_of_kinds(&asked);
         print_refusals(&refused, namespace.as_deref(), is_failed);
         match refused.into_iter().next() {
@@ -136,10 +136,10 @@ impl Get {
         place: &Place<'_>,
         namespace: Option<&str>,
         is_data: bool,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, UnreadablePlace> {
         let accept = if is_data { JSON } else { TABLE };
         let path = self.path(place, namespace, is_data);
-        let unreadable = |failure| Refusal {
+        let unreadable = |failure| UnreadablePlace {
             failure,
             forbidden: None,
         };
@@ -161,7 +161,7 @@ impl Get {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        Err(Refusal {
+        Err(UnreadablePlace {
             forbidden: (is_refused && place.name.is_none())
                 .then(|| (place.resource.plural.clone(), place.resource.namespaced)),
             failure: match place.name {
@@ -229,15 +229,15 @@ fn has_several_kinds(found: &[(&Place<'_>, Value)]) -> bool {
 }
 
 /// Whether the command chooses the kinds, and not the user.
-fn is_set_of_kinds(asked: &Asked) -> bool {
-    *asked == Asked::Nothing || is_all(asked)
+fn is_set_of_kinds(asked: &Targets) -> bool {
+    *asked == Targets::Nothing || is_all(asked)
 }
 
-fn is_all(asked: &Asked) -> bool {
-    matches!(asked, Asked::Kinds(kinds) if *kinds == [ALL])
+fn is_all(asked: &Targets) -> bool {
+    matches!(asked, Targets::Kinds(kinds) if *kinds == [ALL])
 }
 
-fn list_places<'a>(asked: &'a Asked, served: &'a [Resource]) -> Result<Vec<Place<'a>>, Failure> {
+fn list_places<'a>(asked: &'a Targets, served: &'a [Resource]) -> Result<Vec<Place<'a>>, Failure> {
     let place = |kind: &str, name| {
         Ok(Place {
             resource: resources::find_resource(served, kind)?,
@@ -245,16 +245,16 @@ fn list_places<'a>(asked: &'a Asked, served: &'a [Resource]) -> Result<Vec<Place
         })
     };
     let places: Vec<Place<'a>> = match asked {
-        Asked::Nothing => OURS.iter().filter_map(|kind| place(kind, None).ok()).collect(),
-        Asked::Kinds(_) if is_all(asked) => {
+        Targets::Nothing => OURS.iter().filter_map(|kind| place(kind, None).ok()).collect(),
+        Targets::Kinds(_) if is_all(asked) => {
             let resources = list_all_kinds(served).into_iter();
             resources.map(|resource| Place { resource, name: None }).collect()
         }
-        Asked::Kinds(kinds) => kinds
+        Targets::Kinds(kinds) => kinds
             .iter()
             .map(|kind| place(kind, None))
             .collect::<Result<_, Failure>>()?,
-        Asked::Objects(objects) => objects
+        Targets::Objects(objects) => objects
             .iter()
             .map(|(kind, name)| place(kind, Some(name.as_str())))
             .collect::<Result<_, Failure>>()?,
@@ -297,15 +297,15 @@ pub(super) fn add_type(mut item: Value, resource: &Resource) -> Value {
     item
 }
 
-/// A collection or an object without an answer.
-struct Refusal {
+/// The failure to read a collection or an object.
+struct UnreadablePlace {
     failure: Failure,
     /// The plural of a kind that the user may not list, and whether the kind has namespaces.
     forbidden: Option<(String, bool)>,
 }
 
 /// Prints the refusals. One line has all kinds that the user may not list.
-fn print_refusals(refused: &[Refusal], namespace: Option<&str>, is_failed: bool) {
+fn print_refusals(refused: &[UnreadablePlace], namespace: Option<&str>, is_failed: bool) {
     let forbidden: Vec<&(String, bool)> = refused
         .iter()
         .filter_map(|refusal| refusal.forbidden.as_ref())
@@ -390,7 +390,7 @@ mod tests {
             .map(|kind| kind.plural.as_str())
             .collect();
         assert_eq!(kinds, ["surfaces", "kustomizations", "helmreleases"]);
-        let asked = Asked::Kinds(vec!["all".to_owned()]);
+        let asked = Targets::Kinds(vec!["all".to_owned()]);
         assert!(is_set_of_kinds(&asked) && list_places(&asked, &served).is_ok_and(|places| places.len() == 3));
     }
 }

@@ -10,7 +10,7 @@ use super::describe;
 use crate::output;
 use crate::resources::Resource;
 
-/// An answer of the API server.
+/// An answer of the API server about one kind: a table, a list, or a single object.
 pub(super) struct Found<'a> {
     pub(super) resource: &'a Resource,
     /// The name of a single object, which is described.
@@ -29,7 +29,7 @@ pub(super) struct Tables<'a> {
     pub(super) now: Timestamp,
 }
 
-/// A table with the widths of its columns.
+/// The columns of a table and their widths, by which later rows are aligned, too.
 pub(super) struct Layout {
     table: ObjectTable,
     widths: TextTable,

@@ -13,7 +13,7 @@ use crate::object_watch::{Change, find_version, follow_objects};
 use crate::output;
 use crate::resources::{self, Resource};
 
-/// A followed collection. Its layout is the one of its last list.
+/// A collection whose changes are printed, with the layout of its last list.
 struct Followed<'a> {
     resource: &'a Resource,
     layout: Option<Layout>,

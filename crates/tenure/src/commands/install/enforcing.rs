@@ -32,14 +32,14 @@ pub(super) struct Flags {
     without_policies: bool,
 }
 
-/// The enforcers of the rules of tenancy.
+/// Whether webhooks and policies enforce the rules of tenancy after the installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Enforcing {
     pub(super) admission: bool,
     pub(super) policies: bool,
 }
 
-/// The abilities of a cluster.
+/// The means of enforcement that a cluster supports, by its version: webhooks and policies.
 #[derive(Clone, Debug)]
 pub(super) struct Abilities {
     version: String,

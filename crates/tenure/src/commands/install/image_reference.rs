@@ -24,7 +24,7 @@ const RELEASE_IMAGE: Option<&str> = option_env!("TENURE_RELEASE_IMAGE");
 /// The time for the registry's answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// An image, as far as it is known before the registry was asked.
+/// The image to install, before the registry is asked: complete, or a tag without its digest.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
     /// The text is final.
@@ -73,7 +73,7 @@ pub(super) async fn find_image(flag: Option<&str>, is_unpinned: bool) -> Result<
     Ok(format!("{}@{digest}", image.written))
 }
 
-/// Decides which image is meant.
+/// Chooses the image of the flag, else the image of this release.
 fn choose_image(flag: Option<&str>, is_unpinned: bool, release: Option<&str>) -> Result<Choice, Failure> {
     let release = release.filter(|release| !release.is_empty());
     let image = match (flag, release) {
@@ -127,7 +127,7 @@ fn name_digest(image: &TaggedImage) -> String {
     format!("with a digest no registry is asked: --image {}@sha256:…", image.written)
 }
 
-/// Says for a user of the command what a source's error says for its author.
+/// Returns the failure for the user of the command. The texts of `OciError` are for the author of a source.
 fn explain_error(image: &TaggedImage, error: OciError) -> Failure {
     let TaggedImage {
         written,

@@ -93,8 +93,8 @@ pub(crate) struct Install {
     arguments: Vec<String>,
 }
 
-/// A planned installation.
-struct Planned {
+/// The objects that an installation would write, with the choices behind them.
+struct PlannedInstallation {
     objects: Vec<Value>,
     /// The enabled controllers.
     switches: EnabledKinds,
@@ -133,7 +133,7 @@ impl Install {
         }
         let client = self.connect.client().await?;
         let abilities = Abilities::read(&client).await?;
-        let Planned {
+        let PlannedInstallation {
             mut objects,
             switches,
             enforcing,
@@ -143,7 +143,7 @@ impl Install {
         self.enforcing
             .note_missing(!self.without_deployment, switches.is_on("Tenant"), &abilities);
         if !enforcing.admission && !self.without_deployment {
-            check_nobody_asks(&client).await?;
+            check_no_webhooks(&client).await?;
         }
         if !abilities.serves_policies {
             objects.retain(|object| !is_bound(ObjectView::new(object).read_text("/metadata/name")));
@@ -236,7 +236,7 @@ impl Install {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the parts of this installation that decide what it keeps.
+    /// Returns the choices of this installation that decide which attacks it refuses.
     fn describe_protection(&self, enforcing: Enforcing, abilities: &Abilities) -> Protection {
         Protection {
             has_webhooks: enforcing.admission,
@@ -254,7 +254,7 @@ impl Install {
     }
 
     /// Plans the installation for a cluster with these abilities.
-    fn plan(&self, abilities: &Abilities) -> Result<Planned, Failure> {
+    fn plan(&self, abilities: &Abilities) -> Result<PlannedInstallation, Failure> {
         let shards = self.list_shards();
         let mut planned = match self.without_deployment {
             true => self.plan_rights(&shards, abilities)?,
@@ -265,7 +265,7 @@ impl Install {
     }
 
     /// Plans an installation whose controllers are started in another way.
-    fn plan_rights(&self, shards: &[String], abilities: &Abilities) -> Result<Planned, Failure> {
+    fn plan_rights(&self, shards: &[String], abilities: &Abilities) -> Result<PlannedInstallation, Failure> {
         let switches = self
             .controllers
             .as_deref()
@@ -282,7 +282,7 @@ impl Install {
         if enforcing.policies {
             installation::add_policing(&mut objects);
         }
-        Ok(Planned {
+        Ok(PlannedInstallation {
             objects,
             switches,
             enforcing,
@@ -291,7 +291,7 @@ impl Install {
     }
 
     /// Plans an installation with its workload.
-    fn plan_workload(&self, shards: &[String], abilities: &Abilities) -> Result<Planned, Failure> {
+    fn plan_workload(&self, shards: &[String], abilities: &Abilities) -> Result<PlannedInstallation, Failure> {
         // The controllers decide whether policies are possible, and the policies are an argument of the controllers.
         let read = |with_policies| self.workload.read(&self.list_arguments(with_policies)?, shards);
         let has_tenants = read(self.enforcing.policies)?.switches.is_on("Tenant");
@@ -322,7 +322,7 @@ impl Install {
             installation::add_policing(&mut objects);
         }
         objects.extend(tenure_api::workload::objects(&chosen.workload));
-        Ok(Planned {
+        Ok(PlannedInstallation {
             objects,
             switches: chosen.switches,
             enforcing,
@@ -422,7 +422,7 @@ fn list_admission(enforcing: Enforcing, switches: &EnabledKinds) -> Result<Vec<V
 
 /// For an installation without admission, checks that the cluster has none of Tenure's webhooks. The new controllers would not answer them, and the API server would
 /// deny writes that only the webhooks allow.
-async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
+async fn check_no_webhooks(client: &kube::Client) -> Result<(), Failure> {
     for configuration in configurations(&WebhookPlace::Service, "", Surroundings::default()) {
         let request = http::Request::get(write_object_path(&configuration)?).body(Vec::new());
         let request = request.map_err(|error| Failure::internal(error.to_string()))?;

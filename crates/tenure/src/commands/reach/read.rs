@@ -9,7 +9,7 @@ use tenure_api::text::visible_line;
 
 use super::super::build::{disk, find_existing, root_of};
 use crate::failure::Failure;
-use crate::paged_reads::{self, Refusal};
+use crate::paged_reads::{self, ReadRefusal};
 use crate::{output, resources};
 
 /// The largest number of objects of a kind.
@@ -44,7 +44,7 @@ pub(crate) async fn read_cluster(client: &kube::Client) -> Result<(Vec<Value>, C
         };
         let show = |object: Value| objects.push(name_kind(object, source, &resource.version));
         match paged_reads::visit_objects(client, &resource.path(None), (accept, MOST), show).await {
-            Ok(true) | Err(Refusal::Absent) => {}
+            Ok(true) | Err(ReadRefusal::Absent) => {}
             Ok(false) => {
                 output::print_note(format!(
                     "{}: more than {MOST}, the rest is not read",

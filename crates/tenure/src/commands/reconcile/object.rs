@@ -7,7 +7,7 @@ use tenure_api::metadata::{GENERATOR_SWITCH, REQUESTED_AT};
 
 use crate::failure::Failure;
 use crate::kind_lists::{EVENT_DRIVEN, RECONCILED};
-use crate::progress::Waiting;
+use crate::progress::WaitLine;
 use crate::readiness::{self, Outcome};
 use crate::resources::{self, Resource};
 
@@ -17,7 +17,7 @@ const HANDLED: &str = "/status/lastHandledReconcileAt";
 /// The field manager of these requests.
 const FIELD_MANAGER: &str = "tenure";
 
-/// An object with a reconciler.
+/// An object whose reconciliation the user controls, with the API to read and patch it.
 pub(super) struct Reconciled {
     resource: Resource,
     namespace: String,
@@ -140,7 +140,7 @@ impl Reconciled {
     }
 
     /// Waits for the outcome of the request, or of a later one. `before`: the object before the request.
-    pub(super) async fn wait_until_handled(&self, before: &Value, waiting: &Waiting) -> Result<Outcome, Failure> {
+    pub(super) async fn wait_until_handled(&self, before: &Value, waiting: &WaitLine) -> Result<Outcome, Failure> {
         let before = ObjectView::new(before).find_text(HANDLED);
         readiness::watch_outcome(&self.api, (&self.name, &self.subject()), waiting, |object| {
             let annotations = object.metadata.annotations.as_ref();

@@ -9,7 +9,7 @@ use crate::commands::completion;
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::resources::{self, Resource};
-use crate::targets::Asked;
+use crate::targets::Targets;
 use crate::{output, paged_reads};
 
 /// The largest number of objects that `--all` selects.
@@ -44,12 +44,12 @@ impl Selection {
         Ok((client, served))
     }
 
-    fn read(&self) -> Result<Asked, Failure> {
-        let asked = Asked::read(&self.objects)?;
+    fn read(&self) -> Result<Targets, Failure> {
+        let asked = Targets::read(&self.objects)?;
         match (&asked, self.all) {
-            (Asked::Objects(_), true) => Err(Failure::usage("--all selects all objects of a kind, and a name is given")
+            (Targets::Objects(_), true) => Err(Failure::usage("--all selects all objects of a kind, and a name is given")
                 .hint("leave out the name, or --all")),
-            (Asked::Kinds(_), false) => Err(
+            (Targets::Kinds(_), false) => Err(
                 Failure::usage(format!("{:?} names no object", self.objects.join(" ")))
                     .hint("KIND NAME or KIND/NAME, such as ks web or ks/web; --all selects all objects of a kind in the namespace"),
             ),
@@ -70,7 +70,7 @@ impl Selection {
             }
         };
         match self.read()? {
-            Asked::Objects(objects) => {
+            Targets::Objects(objects) => {
                 for (kind, name) in objects {
                     add(Reconciled::new(
                         client,
@@ -80,7 +80,7 @@ impl Selection {
                     )?);
                 }
             }
-            Asked::Kinds(kinds) => {
+            Targets::Kinds(kinds) => {
                 for kind in kinds {
                     let resource = resources::find_resource(served, &kind)?;
                     check_kind(resource)?;
@@ -93,7 +93,7 @@ impl Selection {
                     }
                 }
             }
-            Asked::Nothing => {}
+            Targets::Nothing => {}
         }
         if found.is_empty() {
             return Err(
@@ -119,7 +119,7 @@ async fn list_names(client: &kube::Client, resource: &Resource, namespace: &str)
             resource.full_name()
         ))
         .hint("name the objects")),
-        Err(paged_reads::Refusal::Forbidden(_)) => Err(Failure::environment(format!(
+        Err(paged_reads::ReadRefusal::Forbidden(_)) => Err(Failure::environment(format!(
             "you may not list {} in namespace {namespace}",
             resource.full_name()
         ))

@@ -30,7 +30,7 @@ const MAINTAINER: u8 = 40;
 /// The request of agent `prod`.
 const CONFIGURATION: &str = "flux_access:\n  role: read_repository\n  projects:\n  - id: shops/web\n    namespaces: [alpha]\n  - id: payments/ledger\n    namespaces: [alpha]\n";
 
-/// The running parts.
+/// The running parts of the story: a control plane, a Git host in memory, and the people's clients.
 pub(super) struct World {
     /// The control plane.
     pub(super) plane: ControlPlane,
