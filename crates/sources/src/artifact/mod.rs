@@ -286,7 +286,7 @@ impl ArtifactStore {
         let own = *setting == self.disk.process_limits().lane_setting;
         let oldest = {
             let stored = self.lock_archives();
-            let outdated = stored.values().flat_map(|shelf| shelf.iter().rev().skip(1));
+            let outdated = stored.values().flat_map(|archives| archives.iter().rev().skip(1));
             let of_use = outdated.filter(|stored| !own || stored.lane == lane);
             of_use
                 .min_by_key(|stored| stored.written)
@@ -305,10 +305,10 @@ impl ArtifactStore {
     fn release_charge(&self, path: &Path) {
         let Some(folder) = path.parent() else { return };
         let mut stored = self.lock_archives();
-        let Some(shelf) = stored.get_mut(folder) else { return };
-        let at = shelf.iter().position(|stored| stored.path == path);
-        let gone = at.map(|at| shelf.remove(at));
-        if shelf.is_empty() {
+        let Some(archives) = stored.get_mut(folder) else { return };
+        let at = archives.iter().position(|stored| stored.path == path);
+        let gone = at.map(|at| archives.remove(at));
+        if archives.is_empty() {
             stored.remove(folder);
         }
         // The archive is dropped after the lock is released, because returning its bytes wakes waiters.
