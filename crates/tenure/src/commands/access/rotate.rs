@@ -88,7 +88,8 @@ impl Rotate {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the namespaces to which the request delivers a credential now.
+    /// Returns the namespaces whose credential the order replaces: the chosen namespace, or all with a credential. Fails if the chosen namespace neither has nor
+    /// will get a credential.
     async fn list_places(&self, reader: &AccessReader, request: &FluxAccessRequest) -> Result<Vec<String>, Failure> {
         let ledgers = request.status.iter().flat_map(|status| &status.credentials);
         let mut places: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
