@@ -32,14 +32,14 @@ const KUBECONFIG: &str = "TENURE_TEST_KUBECONFIG";
 pub(crate) const WITH_KUBERNETES: &str = "with_kubernetes";
 
 /// The most tests that share a control plane: its start takes as long as some tests.
-const PART: usize = 40;
+const PART: usize = 25;
 
 /// The fewest tests that justify a control plane of their own.
 const LEAST: usize = 10;
 
 /// The number of control planes at once. With two, a third of two processors was idle: tests wait for a server that follows policies and roles, and the server waits for
 /// its watches.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 4;
 
 /// The packages, those with the longest parts first: a long part at the end would run alone. Parts of `tenure` took 574 and 577 seconds, of `controllers` 158 to 188, of
 /// `testkit` 59, of `admission` 37. With `controllers` first, the last part of `tenure` ran alone for four minutes.

@@ -19,7 +19,8 @@ pub(crate) use source_kinds::find_source_kind;
 
 /// A kind of sources that lanes reconcile: adds the fetch to the code that all kinds of sources share.
 pub(crate) trait Fetching:
-    Reconciled<Home = Shard> + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync, Beside: Send + Sync>
+    Reconciled<Home = Shard>
+    + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync, RelatedObjects: Send + Sync>
 {
     /// Returns the facts about other objects that the source needs.
     fn observe_beside(_shard: &Shard, _source: &Self) -> Self::RelatedObjects {
