@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use tenure_api::inventory::AllowedDeletion;
 use tenure_api::{KustomizationStatus, ObjectId};
 use tenure_tenancy::inventory;
 use tenure_tenancy::write_scope::{self, Scope};
@@ -177,17 +178,28 @@ fn puts_off_recreated(snapshot: &kustomization::Snapshot, plan: &kustomization::
         .collect()
 }
 
-/// Checks that an object of a protected kind is deleted only if exactly this incarnation was allowed to go, or goes with its namespace.
+/// Checks that an object of a protected kind is deleted only if exactly this incarnation was allowed to go, or goes with its namespace. The status stores the permission
+/// before the deletion, so that a restart loses no part of it.
 fn deletes_unasked(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
     let allowed = plan.memory.allowed.as_ref();
-    let unasked = list_deletes(plan).filter(|delete| {
+    let new = plan.status.as_ref().filter(|_| plan.status_first);
+    let stored = new.or(snapshot.kustomization.status.as_ref());
+    let mut violations = Vec::new();
+    for delete in list_deletes(plan).filter(|delete| kustomization::is_guarded(snapshot, &delete.target.id)) {
         let id = &delete.target.id;
-        let uid = allowed.and_then(|allowed| allowed.objects.get(id));
-        kustomization::is_guarded(snapshot, id) && uid != Some(&delete.uid.clone().unwrap_or_default())
-    });
-    unasked
-        .map(|delete| format!("deletes {}, which is protected, unasked", delete.target.id.subject()))
-        .collect()
+        let uid = delete.uid.clone().unwrap_or_default();
+        if allowed.and_then(|allowed| allowed.objects.get(id)) != Some(&uid) {
+            violations.push(format!("deletes {}, which is protected, unasked", id.subject()));
+        }
+        let entry = AllowedDeletion {
+            id: id.to_string(),
+            uid,
+        };
+        if !stored.is_some_and(|status| status.allowed_deletions.contains(&entry)) {
+            violations.push(format!("deletes {} before the permission is stored", id.subject()));
+        }
+    }
+    violations
 }
 
 /// Checks that the rights of the acting ServiceAccount are deleted in a plan of their own, after all children of the Kustomization are gone.
