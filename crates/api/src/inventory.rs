@@ -189,6 +189,16 @@ pub struct ResourceRef {
     pub adopted: bool,
 }
 
+/// An object whose deletion was allowed. The controller checks the list against the digest that allowed it, since a status can be forged.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct AllowedDeletion {
+    /// Identity of the object: `namespace_name_group_Kind`.
+    pub id: String,
+    /// Uid of the object.
+    pub uid: String,
+}
+
 /// Objects that were applied and that the Kustomization still tracks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::duration::{DurationError, DurationText};
-use crate::inventory::ResourceInventory;
+use crate::inventory::{AllowedDeletion, ResourceInventory};
 use crate::reference::{
     CrossNamespaceSourceReference, DependencyReference, LocalObjectReference, NamespacedObjectKindReference,
     SecretKeyReference,
@@ -222,6 +222,9 @@ pub struct SubstituteReference {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KustomizationStatus {
+    /// Objects whose deletion the annotation `tenure.dev/allow-deletion` has allowed, while a part of them is left. After a restart, the deletion continues with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_deletions: Vec<AllowedDeletion>,
     /// Conditions: Ready, Reconciling, Healthy, Stalled, Contested, AppliedElsewhere and FluxReplaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,

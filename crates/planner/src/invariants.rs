@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use tenure_api::inventory::AllowedDeletion;
 use tenure_api::{KustomizationStatus, ObjectId};
 use tenure_tenancy::inventory;
 use tenure_tenancy::write_scope::{self, Scope};
@@ -9,6 +10,8 @@ use tenure_tenancy::write_scope::{self, Scope};
 use crate::answer::{DeleteAnswer, Live, WriteAnswer};
 use crate::kustomization;
 use crate::plan::{Delete, FinalizerChange, Next, Plan, Request, Step};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Checks the invariants of a plan of any kind, and returns one line for each violation.
 #[must_use]
@@ -101,7 +104,7 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
         }
     }
     violations.extend(loses_inventory(snapshot, plan));
-    violations.extend(deletes_own_rights(snapshot, plan));
+    violations.extend(deletes_out_of_order(snapshot, plan));
     violations.extend(deletes_before_all_is_known(snapshot, plan));
     violations.extend(puts_off_recreated(snapshot, plan));
     violations.extend(deletes_unasked(snapshot, plan));
@@ -177,65 +180,123 @@ fn puts_off_recreated(snapshot: &kustomization::Snapshot, plan: &kustomization::
         .collect()
 }
 
-/// Checks that an object of a protected kind is deleted only if exactly this incarnation was allowed to go, or goes with its namespace.
+/// Checks that an object of a protected kind is deleted only if exactly this incarnation was allowed to go, or goes with its namespace. The status stores the permission
+/// before the deletion, so that a restart loses no part of it.
 fn deletes_unasked(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
     let allowed = plan.memory.allowed.as_ref();
-    let unasked = list_deletes(plan).filter(|delete| {
+    let new = plan.status.as_ref().filter(|_| plan.status_first);
+    let stored = new.or(snapshot.kustomization.status.as_ref());
+    let mut violations = Vec::new();
+    for delete in list_deletes(plan).filter(|delete| kustomization::is_guarded(snapshot, &delete.target.id)) {
         let id = &delete.target.id;
-        let uid = allowed.and_then(|allowed| allowed.objects.get(id));
-        kustomization::is_guarded(snapshot, id) && uid != Some(&delete.uid.clone().unwrap_or_default())
-    });
-    unasked
-        .map(|delete| format!("deletes {}, which is protected, unasked", delete.target.id.subject()))
-        .collect()
-}
-
-/// Checks that the rights of the acting ServiceAccount are deleted in a plan of their own, after all children of the Kustomization are gone.
-fn deletes_own_rights(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
-    let Some(identity) = plan.identity.as_ref().filter(|_| plan.target.is_none()) else {
-        return Vec::new();
-    };
-    let deletes = list_deletes(plan).map(|delete| &delete.target.id);
-    let gives_rights = |id: &ObjectId| {
-        let is_account =
-            id.kind == "ServiceAccount" && id.namespace == identity.namespace() && id.name == identity.name();
-        let live = snapshot.live.get(id).and_then(Live::object);
-        let names = |live: &serde_json::Value| {
-            let subjects = live.get("subjects").and_then(serde_json::Value::as_array);
-            subjects.into_iter().flatten().any(|subject| {
-                let text = |key: &str| subject.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
-                let namespace = Some(text("namespace"))
-                    .filter(|text| !text.is_empty())
-                    .unwrap_or(&id.namespace);
-                text("kind") == "ServiceAccount" && text("name") == identity.name() && namespace == identity.namespace()
-            })
+        let uid = delete.uid.clone().unwrap_or_default();
+        if allowed.and_then(|allowed| allowed.objects.get(id)) != Some(&uid) {
+            violations.push(format!("deletes {}, which is protected, unasked", id.subject()));
+        }
+        let entry = AllowedDeletion {
+            id: id.to_string(),
+            uid,
         };
-        is_account || (id.kind.ends_with("RoleBinding") && live.is_some_and(names))
-    };
-    let (own, others): (Vec<&ObjectId>, Vec<&ObjectId>) = deletes.partition(|id| gives_rights(id));
-    let Some(first) = own.first() else { return Vec::new() };
-    let mut violations: Vec<String> = others
-        .iter()
-        // Roles that it is bound to, and bindings of its groups.
-        .filter(|id| id.group != "rbac.authorization.k8s.io")
-        .map(|id| format!("deletes {} together with its own rights", id.subject()))
-        .collect();
-    let (namespace, name) = name_owner(snapshot);
-    for id in old_inventory(snapshot)
-        .iter()
-        .filter_map(|text| text.parse::<ObjectId>().ok())
-    {
-        let Some(Live::Present(live)) = snapshot.live.get(&id) else {
-            continue;
-        };
-        let is_ours = inventory::is_owned(&live.0, namespace, name);
-        let is_going = live.view().is_being_deleted();
-        let is_child = ["Kustomization", "HelmRelease", "Surface"].contains(&id.kind.as_str());
-        if is_ours && is_going && is_child {
-            violations.push(format!("deletes {}, which {} may need", first.subject(), id.subject()));
+        if !stored.is_some_and(|status| status.allowed_deletions.contains(&entry)) {
+            violations.push(format!("deletes {} before the permission is stored", id.subject()));
         }
     }
     violations
+}
+
+/// Checks the order of a removal: children first, namespaces after everything else, and last the rights of the acting ServiceAccount. A recreation has an order of its own.
+fn deletes_out_of_order(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
+    let removed = list_deletes(plan).map(|delete| &delete.target.id);
+    let removed: Vec<&ObjectId> = removed
+        .filter(|id| !snapshot.attempt.dry_runs.contains_key(*id))
+        .collect();
+    let gives_rights = |id: &ObjectId| gives_own_rights(snapshot, plan, id);
+    let own = removed.iter().find(|id| gives_rights(id));
+    let namespace = removed.iter().find(|id| is_namespace(id));
+    let mut violations = Vec::new();
+    for id in &removed {
+        if let Some(first) = own.filter(|_| !gives_rights(id) && id.group != RBAC) {
+            violations.push(format!(
+                "deletes {} together with its own rights, {}",
+                id.subject(),
+                first.subject()
+            ));
+        }
+        if let Some(first) = namespace.filter(|_| !is_namespace(id)) {
+            violations.push(format!("deletes {} together with {}", id.subject(), first.subject()));
+        }
+    }
+    let Some(other) = removed.iter().find(|id| !is_child(id)) else {
+        return violations;
+    };
+    let children = list_awaited_children(snapshot, own.is_some());
+    violations.extend(children.map(|child| format!("deletes {}, which {} may need", other.subject(), child.subject())));
+    if let Some(last) = own.or(namespace) {
+        let failed = snapshot.attempt.deleted.iter();
+        let failed = failed.filter(|(id, answer)| matches!(answer, DeleteAnswer::Failed(_)) && !gives_rights(id));
+        violations
+            .extend(failed.map(|(id, _)| format!("deletes {} although {} is left", last.subject(), id.subject())));
+    }
+    violations
+}
+
+fn is_namespace(id: &ObjectId) -> bool {
+    (id.group.is_empty() && id.kind == "Namespace") || (id.group == "capsule.clastix.io" && id.kind == "Tenant")
+}
+
+fn is_child(id: &ObjectId) -> bool {
+    ["Kustomization", "HelmRelease", "Surface"].contains(&id.kind.as_str())
+}
+
+/// Checks whether an object is the acting ServiceAccount, a binding that names it, or the role in such a binding.
+fn gives_own_rights(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan, id: &ObjectId) -> bool {
+    let Some(identity) = plan.identity.as_ref().filter(|_| plan.target.is_none()) else {
+        return false;
+    };
+    let names = |binding: &ObjectId, live: &serde_json::Value| {
+        let subjects = live.get("subjects").and_then(serde_json::Value::as_array);
+        subjects.into_iter().flatten().any(|subject| {
+            let text = |key: &str| subject.get(key).and_then(serde_json::Value::as_str).unwrap_or_default();
+            let namespace = Some(text("namespace"))
+                .filter(|text| !text.is_empty())
+                .unwrap_or(&binding.namespace);
+            text("kind") == "ServiceAccount" && text("name") == identity.name() && namespace == identity.namespace()
+        })
+    };
+    let live = |id: &ObjectId| snapshot.live.get(id).and_then(Live::object);
+    let is_account = id.kind == "ServiceAccount" && id.namespace == identity.namespace() && id.name == identity.name();
+    let is_binding = id.kind.ends_with("RoleBinding") && live(id).is_some_and(|live| names(id, live));
+    let mut bindings = snapshot.live.keys().filter(|other| other.kind.ends_with("RoleBinding"));
+    let is_role = bindings.any(|binding| {
+        let Some(live) = live(binding).filter(|live| names(binding, live)) else {
+            return false;
+        };
+        let text = |path: &str| live.pointer(path).and_then(serde_json::Value::as_str);
+        let is_beside = id.namespace.is_empty() || id.namespace == binding.namespace;
+        is_beside && text("/roleRef/kind") == Some(id.kind.as_str()) && text("/roleRef/name") == Some(id.name.as_str())
+    });
+    is_account || is_binding || is_role
+}
+
+/// Lists the children that are being deleted and that a removal waits for. `for_rights`: the removal deletes the rights of the ServiceAccount. For other objects, only
+/// children count that this attempt deleted, since their time is not over.
+fn list_awaited_children(snapshot: &kustomization::Snapshot, for_rights: bool) -> impl Iterator<Item = ObjectId> {
+    let (namespace, name) = name_owner(snapshot);
+    let metadata = &snapshot.kustomization.metadata;
+    let above = metadata.labels.iter().flatten().map(|(_, value)| value);
+    let above = above.chain(metadata.owner_references.iter().flatten().map(|owner| &owner.name));
+    let above: BTreeSet<&str> = above.map(String::as_str).chain([name]).collect();
+    let inventory = old_inventory(snapshot).into_iter();
+    inventory
+        .filter_map(|text| text.parse::<ObjectId>().ok())
+        .filter(move |id| {
+            let Some(Live::Present(live)) = snapshot.live.get(id).filter(|_| is_child(id)) else {
+                return false;
+            };
+            let is_going = live.view().is_being_deleted() && inventory::is_owned(&live.0, namespace, name);
+            let is_above = above.contains(id.name.as_str()) || snapshot.endings.cycle.contains(id);
+            is_going && (for_rights || (snapshot.attempt.deleted.contains_key(id) && !is_above))
+        })
 }
 
 fn name_owner(snapshot: &kustomization::Snapshot) -> (&str, &str) {

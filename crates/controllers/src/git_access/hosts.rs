@@ -55,12 +55,15 @@ impl std::fmt::Debug for Connected {
     }
 }
 
+/// The counts of one host. All AccessProviders with its address share them: a host limits and bans the address of the cluster, and not a provider.
+pub(super) type SharedRateLimiter = Arc<Mutex<HostRateLimiter>>;
+
 #[derive(Debug, Default)]
 struct Kept {
     ahead: SignedDuration,
     listings: HashMap<(Scope, u64, CredentialKind), Listing>,
     shares: HashMap<String, Arc<Semaphore>>,
-    restraint: HostRateLimiter,
+    restraint: SharedRateLimiter,
     authority: Option<String>,
 }
 
@@ -127,6 +130,18 @@ impl HostSlot {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Counts with the other providers of the same host from now on.
+    pub(super) fn share_restraint(&self, restraint: SharedRateLimiter) {
+        self.kept().restraint = restraint;
+    }
+
+    /// Reads or changes the counts of the host.
+    fn with_restraint<T>(&self, act: impl FnOnce(&mut HostRateLimiter) -> T) -> T {
+        let restraint = Arc::clone(&self.kept().restraint);
+        let mut restraint = restraint.lock().unwrap_or_else(PoisonError::into_inner);
+        act(&mut restraint)
+    }
+
     /// Returns one requester's part of this host's capacity.
     pub(super) fn share(&self, asker: &str) -> Arc<Semaphore> {
         let mut kept = self.kept();
@@ -149,39 +164,38 @@ impl HostSlot {
 
     /// Returns how often a target may be asked for something now.
     pub(super) fn see_restraint(&self, target: &Target) -> RateLimitState {
-        self.kept().restraint.find_state(target, Timestamp::now())
+        self.with_restraint(|restraint| restraint.find_state(target, Timestamp::now()))
     }
 
     /// Counts a read at the host.
     pub(super) fn record_list(&self, now: Timestamp) {
-        self.kept().restraint.record_list(now);
+        self.with_restraint(|restraint| restraint.record_list(now));
     }
 
     /// Counts a credential that was shown and refused.
     pub(super) fn record_refused_probe(&self, now: Timestamp) {
-        self.kept().restraint.record_refused_probe(now);
+        self.with_restraint(|restraint| restraint.record_refused_probe(now));
     }
 
     /// Records that the host takes no requests for a while, if the answer says so.
     pub(super) fn record_block(&self, answer: &HostError) {
-        let mut kept = self.kept();
-        let ahead = kept.ahead;
-        kept.restraint.record_block(answer, ahead, Timestamp::now());
+        let ahead = self.ahead();
+        self.with_restraint(|restraint| restraint.record_block(answer, ahead, Timestamp::now()));
     }
 
     /// Returns the host's answer that is still valid, if it takes no requests now.
     pub(super) fn find_block(&self) -> Option<HostError> {
-        self.kept().restraint.find_block(Timestamp::now())
+        self.with_restraint(|restraint| restraint.find_block(Timestamp::now()))
     }
 
     /// Counts a new credential that was refused permanently.
     pub(super) fn note_refusal(&self, target: &Target) {
-        self.kept().restraint.record_refusal(target, Timestamp::now());
+        self.with_restraint(|restraint| restraint.record_refusal(target, Timestamp::now()));
     }
 
     /// Records that a new credential of a target works.
     pub(super) fn note_acceptance(&self, target: &Target) {
-        self.kept().restraint.record_acceptance(target);
+        self.with_restraint(|restraint| restraint.record_acceptance(target));
     }
 
     /// Returns the last list of a target.
@@ -292,6 +306,58 @@ mod tests {
 
     fn secret(key: &str, value: &str) -> SecretData {
         [(key.to_owned(), value.as_bytes().to_vec())].into()
+    }
+
+    /// Connects a slot to an address at which nothing listens.
+    fn connect_nowhere() -> Connected {
+        let host = RemoteHost::new(
+            HostKind::Gitlab,
+            "https://127.0.0.1:9",
+            Authoriser::Token(SecretBytes::new("abc")),
+            TlsOptions::default(),
+            Connector::Here(tenure_sources::Policy::default()),
+        );
+        Connected {
+            host: Arc::new(host.unwrap()),
+            is_app: false,
+            authority: None,
+            made_of: String::new(),
+            since: Instant::now(),
+        }
+    }
+
+    /// A host that asks for a pause gets no request of any provider, neither a list nor an order.
+    #[tokio::test]
+    async fn a_pause_of_a_host_holds_for_all_its_providers() {
+        let (one, other, elsewhere) = (HostSlot::default(), HostSlot::default(), HostSlot::default());
+        let shared = SharedRateLimiter::default();
+        one.share_restraint(Arc::clone(&shared));
+        other.share_restraint(shared);
+        let until = Timestamp::now() + SignedDuration::from_secs(300);
+        let limited = HostError::Limited { until };
+        one.record_block(&limited);
+        let target = Target {
+            scope: Scope::Project,
+            id: 1,
+            path: "group-1/a".to_owned(),
+        };
+        let kind = CredentialKind::DeployToken;
+        let asks = [
+            HostQuery::List {
+                target: target.clone(),
+                kind,
+            },
+            HostQuery::Revoke { target, kind, id: 1 },
+        ];
+        for ask in asks {
+            for slot in [&one, &other] {
+                let answer = slot.ask(&connect_nowhere(), &ask, None).await;
+                assert_eq!(answer.err(), Some(limited.clone()));
+            }
+            // The control: this host has asked for no pause.
+            let answer = elsewhere.ask(&connect_nowhere(), &ask, None).await;
+            assert!(!matches!(answer, Ok(_) | Err(HostError::Limited { .. })));
+        }
     }
 
     #[test]

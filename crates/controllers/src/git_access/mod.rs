@@ -77,7 +77,8 @@ use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::{Home, Reconciled};
 use crate::telemetry::metrics::Metrics;
-use hosts::HostSlot;
+use hosts::{HostSlot, SharedRateLimiter};
+use secret_parts::find_host;
 
 /// Name of the namespace whose uid identifies this cluster.
 const CLUSTER: &str = "kube-system";
@@ -129,6 +130,8 @@ pub(crate) struct AccessHub {
     /// The last board of each provider.
     plans: Mutex<HashMap<String, ProviderFindings>>,
     hosts: Mutex<HashMap<String, Arc<HostSlot>>>,
+    /// The counts of each host, by its host and port.
+    restraints: Mutex<HashMap<String, SharedRateLimiter>>,
     /// The requests that wait for sources, by namespace.
     waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
     counts: Mutex<action_counts::Counts>,
@@ -167,6 +170,7 @@ impl AccessHub {
             targets: Cache::default(),
             plans: Mutex::default(),
             hosts: Mutex::default(),
+            restraints: Mutex::default(),
             waiting: Mutex::default(),
             counts: Mutex::default(),
             notices: Mutex::default(),
@@ -191,7 +195,16 @@ impl AccessHub {
 
     /// Returns the host of a provider.
     fn host(&self, provider: &str) -> Arc<HostSlot> {
-        Arc::clone(lock(&self.hosts).entry(provider.to_owned()).or_default())
+        let slot = Arc::clone(lock(&self.hosts).entry(provider.to_owned()).or_default());
+        let address = self
+            .find_provider(provider)
+            .and_then(|provider| find_host(&provider.spec.address));
+        if let Some(address) = address {
+            let mut restraints = lock(&self.restraints);
+            let restraint = restraints.entry(address.to_ascii_lowercase()).or_default();
+            slot.share_restraint(Arc::clone(restraint));
+        }
+        slot
     }
 
     /// Returns the uid of this cluster's namespace `kube-system`.

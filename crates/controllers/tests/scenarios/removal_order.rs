@@ -106,3 +106,47 @@ async fn a_child_goes_before_the_rights_that_it_needs() {
     .await;
     stage.shut_down().await;
 }
+
+/// The repository of each contains the next one. All three are deleted in the same second, so their times don't show which began.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kustomizations_that_apply_each_other_in_a_cycle_can_be_deleted() {
+    let namespace = "removal-c";
+    let stage = Stage::set(namespace).await;
+    for object in account(namespace, "gitops") {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let names = ["a", "b", "c"];
+    let write = |name: &str| {
+        json!({
+            "apiVersion": KUSTOMIZATION.0, "kind": KUSTOMIZATION.1, "metadata": { "name": name, "namespace": namespace },
+            "spec": {
+                "interval": "10m", "retryInterval": "1s", "timeout": "10m", "prune": true, "path": "./", "targetNamespace": namespace,
+                "serviceAccountName": "gitops", "sourceRef": { "kind": "GitRepository", "name": name }
+            }
+        })
+    };
+    for (name, next) in names.iter().zip(["b", "c", "a"]) {
+        let files = format!("{}\n---\n{}", write(next), config_map(&format!("of-{name}"), "1"));
+        stage.repository(namespace, name, &[("a.yaml", &files)]).await;
+    }
+    stage.admin.apply(write("a")).await.unwrap();
+    for (name, owner) in names.iter().zip(["c", "a", "b"]) {
+        let is_applied = |object: Option<&Value>| {
+            object.is_some_and(|object| {
+                object["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] == owner
+                    && object["status"]["inventory"]
+                        .to_string()
+                        .contains(&format!("of-{name}"))
+            })
+        };
+        stage.until(KUSTOMIZATION, (namespace, name), is_applied).await;
+    }
+    stage.admin.delete(KUSTOMIZATION, (namespace, "a")).await.unwrap();
+    let all = names.map(|name| (KUSTOMIZATION, name));
+    until_gone(&stage, namespace, &all).await;
+    for name in names {
+        let name = format!("of-{name}");
+        assert!(stage.get(CONFIG_MAP, (namespace, &name)).await.is_none(), "{name}");
+    }
+    stage.end().await;
+}

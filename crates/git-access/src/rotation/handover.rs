@@ -85,6 +85,18 @@ impl<'a> StateMachine<'a> {
         self.own_secret().or_else(|| self.seen.find_inherited())
     }
 
+    /// Records the uid of a Secret with a value of this request. The controller may have died after it wrote the Secret. The value proves the ownership only until another
+    /// user edits it, or until the credential is discarded. Returns true if the uid is new.
+    pub(super) fn record_secret(&mut self) -> bool {
+        let Some(secret) = self.own_secret() else { return false };
+        let is_of_another = secret.marked_for.is_some() && !self.is_marked(secret);
+        if is_of_another || self.ledger.secret_uid.as_ref() == Some(&secret.uid) {
+            return false;
+        }
+        self.ledger.secret_uid = Some(secret.uid.clone());
+        true
+    }
+
     /// Plans after another request got the Secret: makes no credential, and ends the existing ones when the other request's is proven and the overlap is over.
     pub(super) fn hand_over(&mut self, heir: &Successor) -> Next {
         if let Some(next) = self.ledger.next.clone() {

@@ -1,6 +1,6 @@
 //! Actions of others on a credential: at its host, on its Secret, and on its sources.
 
-use tenure_api::access::request::CredentialPhase;
+use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 
 use super::conditions::About;
 use super::tests::{list_reasons, make_in_phase, make_secret, make_snapshot, now, parse_time, plan_answer};
@@ -86,6 +86,41 @@ fn a_secret_without_our_mark_is_still_ours() {
     let planned = plan(&seen, now());
     assert_eq!(planned.step, None);
     assert_eq!(list_reasons(&planned, About::Failure), ["ForeignSecret"]);
+}
+
+/// The controller died after it wrote the Secret, and before it recorded that. The value proves whose Secret it is, so the proof is recorded before it can be lost.
+#[test]
+fn a_secret_that_was_written_and_not_recorded_is_ours() {
+    let mut seen = make_in_phase(CredentialPhase::Staged);
+    (seen.ledger.current, seen.ledger.retiring, seen.ledger.secret_uid) = (None, Vec::new(), None);
+    seen.secret = make_secret("three", false);
+    let planned = plan(&seen, now());
+    assert_eq!(planned.step, Some(Step::Record));
+    assert_eq!(planned.ledger.secret_uid.as_deref(), Some("s-1"));
+    let recorded = planned.ledger;
+    // The staged value is lost, the credential is discarded, and another user edits the Secret: it is still ours.
+    for (fingerprint, staging) in [("three", StagingState::Absent), ("somebody's", StagingState::Absent)] {
+        let mut later = seen.clone();
+        later.ledger = CredentialLedger {
+            next: None,
+            ..recorded.clone()
+        };
+        (later.secret, later.staging) = (make_secret(fingerprint, false), staging);
+        let planned = plan(&later, now());
+        assert_eq!(list_reasons(&planned, About::Failure), [""; 0], "{fingerprint}");
+        assert_eq!(planned.step, Some(Step::Preflight), "{fingerprint}");
+    }
+    // The controls: another value, or another request's mark, proves nothing.
+    for (fingerprint, marked_for) in [("somebody's", None), ("three", Some("request-2"))] {
+        let mut other = seen.clone();
+        let SecretState::Present(secret) = &mut other.secret else {
+            panic!()
+        };
+        secret.fingerprint = Some(fingerprint.to_owned());
+        secret.marked_for = marked_for.map(str::to_owned);
+        let planned = plan(&other, now());
+        assert_eq!(planned.ledger.secret_uid, None, "{fingerprint} {marked_for:?}");
+    }
 }
 
 #[test]

@@ -147,7 +147,7 @@ impl<'a> StateMachine<'a> {
             (_, NamespaceState::Unknown) => return Next::Wait(add_duration(self.now, schedule::LOOK)),
             (WantedState::Delivered | WantedState::HeldBack(_), NamespaceState::Present) => {}
         }
-        if self.forget_expired() {
+        if self.forget_expired() || self.record_secret() {
             return Next::Record;
         }
         if let Some(at) = self.ledger.retry_at.as_ref().map(|at| at.0)

@@ -298,9 +298,8 @@ fn delete_objects(context: &mut Context<'_>, deletes: Vec<Delete>) -> Box<Plan> 
         context.memory.settled.remove(id);
         context.memory.recreating.insert(id.clone());
     }
-    context
-        .fork()
-        .plan_again(deletes.into_iter().map(Request::Delete).collect())
+    let steps = deletes.into_iter().map(Request::Delete).collect();
+    guard::store_allowed(context.snapshot, context.fork().plan_again(steps))
 }
 
 /// Ends the attempt if anything of a stage is refused or another's.

@@ -204,7 +204,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     match removal_order::choose_next(&context, deletes, &terminating, is_hindered) {
         NextRemoval::Delete(deletes) => {
             let steps = list_steps(&mut context, deletes);
-            return *context.plan_again(steps);
+            return *guard::store_allowed(snapshot, context.plan_again(steps));
         }
         NextRemoval::DeleteOwnRights(deletes) => return delete_own_rights(context, deletes),
         NextRemoval::Wait(children, until) => {
@@ -307,7 +307,7 @@ fn delete_own_rights(mut context: Context<'_>, deletes: Vec<Delete>) -> Plan {
         plan.status = deletion_outcome::announce_own_rights(snapshot, now, &subjects.join(", "));
         plan.status_first = plan.status.is_some();
     }
-    plan
+    *guard::store_allowed(snapshot, Box::new(plan))
 }
 
 /// Finds the names of the objects that gave the ServiceAccount its rights, if their deletion has begun.

@@ -7,17 +7,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use tenure_api::ObjectId;
 use tenure_api::digest::digest_bytes;
+use tenure_api::inventory::AllowedDeletion;
+use tenure_api::kustomization::KustomizationStatus;
 use tenure_api::metadata::ALLOW_DELETION;
+use tenure_api::{ObjectId, ObjectView};
 
 use super::context::Context;
+use super::outcome::find_status_change;
 use super::types::Snapshot;
-use super::{remote_cluster, tracking};
+use super::{Plan, remote_cluster, tracking};
+use crate::answer::Live;
 use crate::plan::Delete;
 
 /// The number of objects that a message names.
 const NAMED: usize = 20;
+/// The most bytes of an allowed list that the status stores beside the inventory. A longer list has to be allowed again after a restart.
+const MOST_STORED: usize = 256 * 1024;
 
 /// The settings of the guards, from the administrator who runs the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -360,19 +366,19 @@ fn hold_back(
 
 /// Checks whether the annotation names these objects. The rest of an allowed list is also allowed, as long as the annotation stays.
 fn is_allowed(context: &mut Context<'_>, objects: &BTreeMap<ObjectId, String>) -> bool {
-    let allowed = context.snapshot.attempt.allowed.as_deref().unwrap_or_default();
-    let is_named = |digest: &str| {
-        let mut digests = allowed.split(|character: char| character == ',' || character.is_whitespace());
-        digests.any(|named| named == digest)
+    let snapshot = context.snapshot;
+    let is_rest = |before: &Allowed| {
+        is_named(snapshot, &before.digest) && objects.iter().all(|(id, uid)| before.objects.get(id) == Some(uid))
     };
-    if let Some(before) = &context.memory.allowed
-        && is_named(&before.digest)
-        && objects.iter().all(|(id, uid)| before.objects.get(id) == Some(uid))
-    {
+    if context.memory.allowed.as_ref().is_some_and(is_rest) {
+        return true;
+    }
+    if let Some(stored) = read_stored(&context.status()).filter(is_rest) {
+        context.memory.allowed = Some(stored);
         return true;
     }
     let digest = digest_of(objects);
-    let named = is_named(&digest);
+    let named = is_named(snapshot, &digest);
     if named {
         context.memory.allowed = Some(Allowed {
             digest,
@@ -382,7 +388,99 @@ fn is_allowed(context: &mut Context<'_>, objects: &BTreeMap<ObjectId, String>) -
     named
 }
 
+/// Checks whether the annotation names a digest.
+fn is_named(snapshot: &Snapshot, digest: &str) -> bool {
+    let allowed = snapshot.attempt.allowed.as_deref().unwrap_or_default();
+    let mut digests = allowed.split(|character: char| character == ',' || character.is_whitespace());
+    digests.any(|named| named == digest)
+}
+
+/// Reads the list that the status stores. Its digest is computed, so the annotation allows no list that was changed in the status.
+fn read_stored(status: &KustomizationStatus) -> Option<Allowed> {
+    let stored = status.allowed_deletions.iter();
+    let objects: BTreeMap<ObjectId, String> = stored
+        .map(|allowed| Some((allowed.id.parse().ok()?, allowed.uid.clone())))
+        .collect::<Option<_>>()?;
+    (!objects.is_empty()).then(|| Allowed {
+        digest: digest_of(&objects),
+        objects,
+    })
+}
+
+/// Adds the allowed list to the status that is stored before the first deletion. After a restart, the uids of deleted objects are not known any more, and the digest
+/// can't be computed from the rest.
+pub(super) fn store_allowed(snapshot: &Snapshot, mut plan: Box<Plan>) -> Box<Plan> {
+    let Some(allowed) = plan.memory.allowed.as_ref().filter(|_| !plan.steps.is_empty()) else {
+        return plan;
+    };
+    if !is_in_use(snapshot, allowed) {
+        return plan;
+    }
+    let objects = allowed.objects.iter().map(|(id, uid)| AllowedDeletion {
+        id: id.to_string(),
+        uid: uid.clone(),
+    });
+    let objects: Vec<AllowedDeletion> = objects.collect();
+    let bytes: usize = objects.iter().map(|object| object.id.len() + object.uid.len()).sum();
+    if bytes > MOST_STORED {
+        return plan;
+    }
+    let mut status = plan.status.take().or_else(|| snapshot.kustomization.status.clone());
+    status.get_or_insert_default().allowed_deletions = objects;
+    plan.status = status.and_then(|status| find_status_change(snapshot, &status));
+    plan.status_first = plan.status.is_some();
+    plan
+}
+
+/// Removes the allowed list from the status if the annotation does not name it any more, or all its objects are gone.
+pub(super) fn forget_allowed(snapshot: &Snapshot, status: &mut KustomizationStatus) {
+    if !read_stored(status).is_some_and(|allowed| is_in_use(snapshot, &allowed)) {
+        status.allowed_deletions.clear();
+    }
+}
+
+/// Checks whether the annotation names a list, and an object of it exists.
+fn is_in_use(snapshot: &Snapshot, allowed: &Allowed) -> bool {
+    let exists = |(id, uid): (&ObjectId, &String)| {
+        let live = snapshot.live.get(id).and_then(Live::object);
+        live.is_some_and(|live| ObjectView::of(live).find_text("/metadata/uid").unwrap_or_default() == uid)
+    };
+    is_named(snapshot, &allowed.digest) && allowed.objects.iter().any(exists)
+}
+
 fn digest_of(objects: &BTreeMap<ObjectId, String>) -> String {
     let lines: String = objects.iter().map(|(id, uid)| format!("{id} {uid}\n")).collect();
     digest_bytes(lines.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_was_changed_in_the_status_has_another_digest() {
+        let store = |entries: &[(&str, &str)]| {
+            let entries = entries.iter().map(|(id, uid)| AllowedDeletion {
+                id: (*id).to_owned(),
+                uid: (*uid).to_owned(),
+            });
+            let status = KustomizationStatus {
+                allowed_deletions: entries.collect(),
+                ..KustomizationStatus::default()
+            };
+            read_stored(&status).map(|allowed| allowed.digest)
+        };
+        let claim = ("team_data__PersistentVolumeClaim", "u1");
+        let allowed = store(&[claim]).unwrap();
+        for changed in [
+            vec![claim, ("team_more__PersistentVolumeClaim", "u2")],
+            vec![(claim.0, "u2")],
+            vec![("team_more__PersistentVolumeClaim", "u1")],
+        ] {
+            assert_ne!(store(&changed), Some(allowed.clone()), "{changed:?}");
+        }
+        // A list that can't be read, or an empty one, allows nothing.
+        assert_eq!(store(&[claim, ("../..", "u")]), None);
+        assert_eq!(store(&[]), None);
+    }
 }

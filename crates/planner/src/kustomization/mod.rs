@@ -77,6 +77,7 @@ pub use kube_config::TokenAnswer;
 pub use preview::{ChangedField, Difference, DifferenceKind, preview_changes};
 pub use references::{find_source_namespace, name_dependency, name_source};
 pub use remote_cluster::find_other_cluster;
+pub use removal_order::find_owner_cycle;
 pub use settings::{ApplySettings, StageKind};
 pub use siblings::{
     ObjectTurnover, OtherOwner, Sibling, Survey, WantedBy, find_applied_revision, is_idle, survey_siblings,

@@ -21,7 +21,7 @@ use super::prune::Pruned;
 use super::step::Step;
 use super::tracking::{list_inventory_after, list_inventory_so_far};
 use super::types::Snapshot;
-use super::{Plan, contested_fields, decryption, origin, retry, siblings};
+use super::{Plan, contested_fields, decryption, guard, origin, retry, siblings};
 use crate::outcome::{self, ConditionEntry, add_duration, join_names};
 use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
 
@@ -496,6 +496,7 @@ pub(super) fn plan_succeeded(mut context: Context<'_>, desired: &Desired, pruned
         condition::remove(&mut status.conditions, condition::HEALTHY);
     }
     set_contested(&mut status, &context);
+    guard::forget_allowed(snapshot, &mut status);
     let first_time = status.last_applied_revision.as_deref() != Some(revision.as_str())
         || !snapshot
             .kustomization

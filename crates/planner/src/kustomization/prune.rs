@@ -206,7 +206,8 @@ pub(super) fn prune_objects(context: &mut Context<'_>, desired: &Desired) -> Pha
                 context.memory.settled.remove(&delete.target.id);
             }
             let steps = deletes.into_iter().map(Request::Delete).collect();
-            return Err(context.fork().plan_again(steps));
+            let plan = context.fork().plan_again(steps);
+            return Err(guard::store_allowed(context.snapshot, plan));
         }
         NextRemoval::Wait(children, until) => {
             let held = removal_order::describe_children(context, &children);

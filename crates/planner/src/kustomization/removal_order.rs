@@ -6,14 +6,15 @@
 //! The modules for pruning and deletion decide about the objects; this one only orders them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use tenure_api::inventory::split_api_version;
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
-use tenure_api::{ObjectId, ObjectView, OwnerReference};
+use tenure_api::{Kustomization, ObjectId, ObjectView, OwnerReference};
 
 use super::context::Context;
-use super::{deletion_wait, order, recreate};
+use super::{deletion_wait, order, recreate, remote_cluster};
 use crate::answer::Live;
 use crate::outcome::add_duration;
 use crate::plan::{Delete, Stage, Watched};
@@ -21,6 +22,8 @@ use crate::plan::{Delete, Stage, Watched};
 /// The number of children that a message names.
 const CHILDREN_NAMED: usize = 10;
 const RBAC: &str = "rbac.authorization.k8s.io";
+/// The most owners that are followed in the search for a cycle.
+const OWNERS_FOLLOWED: usize = 100;
 
 /// A turn in the order of deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,8 +92,43 @@ pub(super) fn choose_next(
     NextRemoval::DeleteOwnRights(now)
 }
 
-/// Checks whether an object that is being deleted may itself wait for this Kustomization: it is this one, it owns or generates this one, or its deletion began
-/// earlier. A repository may contain the Kustomization that applies it.
+/// Finds the Kustomizations that apply each other in a cycle with this one, by the owner labels of each. The result is empty without a cycle. `get` finds only
+/// Kustomizations that this one may know.
+#[must_use]
+pub fn find_owner_cycle(
+    own: &Kustomization,
+    get: impl Fn(&str, &str) -> Option<Arc<Kustomization>>,
+) -> BTreeSet<ObjectId> {
+    let owner_of = |kustomization: &Kustomization| {
+        let labels = kustomization.metadata.labels.as_ref()?;
+        Some(ObjectId {
+            namespace: labels.get(OWNER_NAMESPACE)?.clone(),
+            name: labels.get(OWNER_NAME)?.clone(),
+            group: "kustomize.toolkit.fluxcd.io".to_owned(),
+            kind: "Kustomization".to_owned(),
+        })
+    };
+    let is_own = |id: &ObjectId| {
+        let metadata = &own.metadata;
+        Some(&id.namespace) == metadata.namespace.as_ref() && Some(&id.name) == metadata.name.as_ref()
+    };
+    let mut found = BTreeSet::new();
+    let mut next = owner_of(own);
+    while let Some(owner) = next.take_if(|_| found.len() < OWNERS_FOLLOWED) {
+        if is_own(&owner) {
+            return found;
+        }
+        next = get(&owner.namespace, &owner.name).and_then(|owner| owner_of(&owner));
+        if !found.insert(owner) {
+            break;
+        }
+    }
+    BTreeSet::new()
+}
+
+/// Checks whether an object that is being deleted may itself wait for this Kustomization: it is this one, it owns or generates this one, it applies this one in a
+/// cycle, or its deletion began earlier. A repository may contain the Kustomization that applies it. Times of deletions are in whole seconds, so they don't show the
+/// order in a cycle.
 fn is_above(context: &Context<'_>, id: &ObjectId) -> bool {
     let metadata = &context.snapshot.kustomization.metadata;
     let label = |key: &str| {
@@ -108,11 +146,13 @@ fn is_above(context: &Context<'_>, id: &ObjectId) -> bool {
         let (group, _) = split_api_version(&owner.api_version);
         group == id.group && owner.kind == id.kind && owner.name == id.name && id.namespace == context.namespace
     };
+    let is_in_cycle = context.snapshot.endings.cycle.contains(id) && !remote_cluster::is_elsewhere(context.snapshot);
     let since = read_deletion_time(context, id);
     let own = metadata.deletion_timestamp.as_ref().map(|time| time.0);
     is_named(Some(context.namespace), Some(context.name))
         || is_named(label(OWNER_NAMESPACE), label(OWNER_NAME))
         || metadata.owner_references.iter().flatten().any(generates)
+        || is_in_cycle
         || since.zip(own).is_some_and(|(since, own)| since < own)
 }
 
@@ -193,5 +233,53 @@ impl OwnRights {
             _ if order::find_stage(id) == Stage::Definitions => Turn::Definition,
             _ => Turn::Other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Finds the cycle of a Kustomization among others, each with its owner.
+    fn find(own: &str, owners: &[(&str, &str)]) -> Vec<String> {
+        let make = |(name, owner): &(&str, &str)| {
+            let kustomization: Kustomization = serde_json::from_value(json!({
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
+                "metadata": { "name": name, "namespace": "team", "labels": { OWNER_NAME: owner, OWNER_NAMESPACE: "team" } },
+                "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "r" } },
+            }))
+            .unwrap();
+            ((*name).to_owned(), Arc::new(kustomization))
+        };
+        let all: BTreeMap<String, Arc<Kustomization>> = owners.iter().map(make).collect();
+        let found = find_owner_cycle(&all[own], |_, name| all.get(name).cloned());
+        found.into_iter().map(|id| id.name).collect()
+    }
+
+    #[test]
+    fn kustomizations_that_apply_each_other_are_found_and_others_are_not() {
+        let three = [("a", "c"), ("b", "a"), ("c", "b"), ("below", "a")];
+        assert_eq!(find("a", &three), ["b", "c"]);
+        assert_eq!(find("c", &three), ["a", "b"]);
+        // A cycle above it is no cycle with it.
+        assert!(find("below", &three).is_empty());
+        // The chain ends at a Kustomization that is unknown.
+        assert!(find("a", &[("a", "b"), ("b", "elsewhere")]).is_empty());
+        assert!(find("a", &[("a", "a")]).is_empty());
+    }
+
+    #[test]
+    fn a_long_chain_is_followed_to_its_limit_alone() {
+        let names: Vec<String> = (0..=OWNERS_FOLLOWED).map(|number| format!("n{number}")).collect();
+        let chain = |length: usize| {
+            let owners = (0..length).map(|number| (names[number].as_str(), names[(number + 1) % length].as_str()));
+            find("n0", &owners.collect::<Vec<_>>()).len()
+        };
+        assert_eq!(chain(OWNERS_FOLLOWED), OWNERS_FOLLOWED - 1);
+        assert_eq!(chain(OWNERS_FOLLOWED + 1), 0);
     }
 }

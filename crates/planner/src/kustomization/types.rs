@@ -226,6 +226,8 @@ pub struct OngoingDeletions {
     pub own: Option<Termination>,
     /// The namespaces in the inventory that are being deleted: Kubernetes deletes their objects without the Kustomization.
     pub namespaces: BTreeSet<String>,
+    /// The Kustomizations that apply each other in a cycle with this one: see [`super::find_owner_cycle`].
+    pub cycle: BTreeSet<ObjectId>,
 }
 
 /// The result of a rendering.

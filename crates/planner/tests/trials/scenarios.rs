@@ -531,9 +531,18 @@ impl Player {
             .flat_map(|inventory| &inventory.entries)
             .map(|entry| entry.id.as_str())
             .collect();
+        let allowed: Vec<&str> = status
+            .allowed_deletions
+            .iter()
+            .map(|allowed| allowed.id.as_str())
+            .collect();
+        let allowed = match allowed.is_empty() {
+            true => String::new(),
+            false => format!(", allowed to go [{}]", allowed.join(", ")),
+        };
         writeln!(
             self.account,
-            "  status: applied {}, attempted {}, observed {}, inventory [{}]",
+            "  status: applied {}, attempted {}, observed {}, inventory [{}]{allowed}",
             status.last_applied_revision.as_deref().unwrap_or("-"),
             status.last_attempted_revision.as_deref().unwrap_or("-"),
             status

@@ -7,7 +7,7 @@ use tenure_api::{Kustomization, ObjectId};
 use tenure_planner::kustomization::SurveyRequest;
 use tenure_planner::kustomization::{
     DependencyFacts, FoundDependency, ObjectTurnover, OngoingDeletions, Sibling, SourceFacts, Survey, find_cycle,
-    find_dependencies, name_source, survey_siblings,
+    find_dependencies, find_owner_cycle, name_source, survey_siblings,
 };
 use tenure_sources::SourceKey;
 
@@ -59,12 +59,15 @@ pub(super) fn observe_dependencies(
 
 /// Returns the cycle of dependencies that leads back to it, if one exists, over Kustomizations that it may name itself.
 pub(super) fn observe_cycle(references: ReferencedObjects<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
-    find_cycle(kustomization, |namespace, name| {
-        match references.find_dependency(namespace, name) {
-            FoundDependency::There(found) => Some(found),
-            FoundDependency::Nothing | FoundDependency::Unknown(_) => None,
-        }
-    })
+    find_cycle(kustomization, |namespace, name| find_known(references, namespace, name))
+}
+
+/// Returns a Kustomization that another one may name, if it is known here.
+fn find_known(references: ReferencedObjects<'_>, namespace: &str, name: &str) -> Option<Arc<Kustomization>> {
+    match references.find_dependency(namespace, name) {
+        FoundDependency::There(found) => Some(found),
+        FoundDependency::Nothing | FoundDependency::Unknown(_) => None,
+    }
 }
 
 /// Returns the state of the other Kustomizations of the same source: which ones have not reached a revision, and which ones want objects.
@@ -131,7 +134,11 @@ pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<S
 }
 
 /// Returns the deletions that affect a Kustomization. Read only while the Kustomization itself is being deleted.
-pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> OngoingDeletions {
+pub(super) async fn observe_endings(
+    shard: &Shard,
+    references: ReferencedObjects<'_>,
+    kustomization: &Kustomization,
+) -> OngoingDeletions {
     if kustomization.metadata.deletion_timestamp.is_none() {
         return OngoingDeletions::default();
     }
@@ -146,5 +153,6 @@ pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization
     OngoingDeletions {
         own: shard.hub_api.find_ending(namespace),
         namespaces: shard.hub_api.find_endings(&named).await,
+        cycle: find_owner_cycle(kustomization, |namespace, name| find_known(references, namespace, name)),
     }
 }

@@ -134,7 +134,7 @@ impl KustomizationReconciler {
         let source = observe::observe_source(references, kustomization);
         let dependencies = observe::observe_dependencies(references, kustomization);
         let cycle = observe::observe_cycle(references, kustomization);
-        let endings = observe::observe_endings(shard, kustomization).await;
+        let endings = observe::observe_endings(shard, references, kustomization).await;
         let before = std::mem::take(&mut self.observed);
         for id in self.held.list_watched() {
             if let Some(found) = self.held.find_newer(id, None) {
@@ -486,7 +486,7 @@ impl Reconciler for KustomizationReconciler {
             placement: &placement,
             source: &observe::observe_source(references, &kustomization),
             dependencies: &observe::observe_dependencies(references, &kustomization),
-            endings: &observe::observe_endings(shard, &kustomization).await,
+            endings: &observe::observe_endings(shard, references, &kustomization).await,
             survey: survey.as_ref(),
         };
         if snapshot.is_overtaken(&now) {

@@ -257,3 +257,36 @@ async fn values_without_room_are_staged_in_another_secret() {
     }
     bed.stage.shut_down().await;
 }
+
+/// A host limits the address of the cluster. So all its providers wait, and not only the one that got the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_asks_for_a_pause_gets_no_request_of_another_provider() {
+    let bed = Bed::new(&["acc-o7"], "namespaces: [acc-o7]").await;
+    let request = bed.pending().await;
+    bed.forge.misbehave(Fault::always("/", Misbehaviour::rate_limit(600)));
+    bed.answer(&request, "Approved").await;
+    let waits = |object: &Value, type_: &str| {
+        let found = condition(object, type_);
+        found.is_some_and(|found| {
+            found["message"]
+                .as_str()
+                .unwrap()
+                .contains("takes no more requests until")
+        })
+    };
+    bed.request("waits for the host", |request| waits(request, "Ready"))
+        .await;
+    let asked = bed.forge.requests().len();
+    let work = bed.stage.get(PROVIDER_KIND, (PLATFORM, "work")).await.unwrap();
+    let mut again = json!({
+        "apiVersion": PROVIDER_KIND.0, "kind": PROVIDER_KIND.1, "metadata": { "name": "again", "namespace": PLATFORM },
+        "spec": work["spec"],
+    });
+    again["spec"].as_object_mut().unwrap().remove("agent");
+    bed.admin().apply(again).await.unwrap();
+    let is_asked = |provider: Option<&Value>| provider.is_some_and(|provider| waits(provider, "AuthoriserWorks"));
+    bed.stage.until(PROVIDER_KIND, (PLATFORM, "again"), is_asked).await;
+    assert_eq!(bed.forge.requests().len(), asked);
+    bed.admin().delete(PROVIDER_KIND, (PLATFORM, "again")).await.unwrap();
+    bed.stage.end().await;
+}
