@@ -51,6 +51,7 @@ pub mod object;
 pub mod oci_repository;
 mod outcome;
 pub mod overlay;
+pub mod package_values;
 pub mod panic_report;
 pub mod plan;
 mod pointer;

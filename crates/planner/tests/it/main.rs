@@ -18,6 +18,7 @@ mod git_repository;
 mod health;
 mod maxima;
 mod oci_repository;
+mod package_values;
 mod provider;
 mod provider_payloads;
 mod provider_status;
