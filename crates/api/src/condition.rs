@@ -48,6 +48,9 @@ pub const INCLUDE_UNAVAILABLE: &str = "IncludeUnavailable";
 /// The signature of the upstream's content was verified.
 pub const SOURCE_VERIFIED: &str = "SourceVerified";
 
+/// HelmReleases that a Package no longer plans are still in the cluster. Tenure's own.
+pub const REMOVAL_PENDING: &str = "RemovalPending";
+
 /// Whether the policies of an Enforcement are in force. Tenure's own.
 pub const POLICIES_IN_FORCE: &str = "PoliciesInForce";
 /// Whether the webhook configurations of an Enforcement have the required form. Tenure's own.

@@ -22,6 +22,33 @@ pub const SUPPLY_NAMESPACE: &str = "cozy-system";
 /// The name of that source.
 pub const SUPPLY_NAME: &str = "cozystack-packages";
 
+/// The variant of a Package that names none.
+pub const DEFAULT_VARIANT: &str = "default";
+/// Label of a HelmRelease: the Package that made it. The label is for people and selectors, and proves nothing.
+pub const PACKAGE_LABEL: &str = "cozystack.io/package";
+/// Label of a HelmRelease of a privileged component: `true`.
+pub const PRIVILEGED_LABEL: &str = "cozystack.io/privileged";
+/// Label of a namespace of the platform: `true`.
+pub const SYSTEM_LABEL: &str = "cozystack.io/system";
+/// The beginning of the names of namespaces that are not the platform's.
+pub const TENANT_NAMESPACE_PREFIX: &str = "tenant-";
+/// Annotation of a HelmRelease: the values files of its component, separated by commas.
+pub const VALUES_FILES: &str = "cozyhr.cozystack.io/values-files";
+/// Annotation of a PackageSource: `true` leaves the Secret [`PLATFORM_VALUES`] out of its HelmReleases.
+pub const SKIP_PLATFORM_VALUES: &str = "operator.cozystack.io/skip-cozystack-values";
+/// The Secret with the platform's values, in each namespace of the platform.
+pub const PLATFORM_VALUES: &str = "cozystack-values";
+/// Annotation with which Helm, and the removal of releases, leave an object in the cluster: [`KEEP`].
+pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
+/// Value of [`RESOURCE_POLICY`].
+pub const KEEP: &str = "keep";
+/// Annotation of a Package: `Orphan` leaves its HelmReleases in the cluster when the Package is deleted.
+pub const DELETION_POLICY: &str = "tenure.dev/deletion-policy";
+/// Value of [`DELETION_POLICY`].
+pub const ORPHAN: &str = "Orphan";
+/// Field manager of the HelmReleases, Namespaces and ArtifactGenerators that Tenure writes for Packages and PackageSources.
+pub const PACKAGE_CONTROLLER: &str = "tenure-package-controller";
+
 /// Variant to install, and changes of its components. No controller of Tenure acts on this kind yet.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -100,6 +127,31 @@ pub struct PackageStatus {
     /// Components that a PackageValues changes, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overridden: Option<String>,
+    /// HelmReleases that the Package created, or is about to create. A HelmRelease without an entry is never changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub releases: Vec<PackageRelease>,
+}
+
+/// A HelmRelease of the Package.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct PackageRelease {
+    /// Component of the PackageSource.
+    pub component: String,
+    /// Name of the HelmRelease.
+    pub name: String,
+    /// Namespace of the HelmRelease.
+    pub namespace: String,
+    /// Digests of the proofs of creation. The entry has them until the uid is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proof_digests: Vec<String>,
+    /// The HelmRelease is being removed, as an administrator allowed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removing: bool,
+    /// Uid of the HelmRelease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
 }
 
 /// State of a Package that the variant depends on.

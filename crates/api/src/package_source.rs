@@ -12,6 +12,17 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::selector::CustomHealthCheck;
 
+/// The kind of a source whose charts are in the folder [`GIT_FOLDER`] by default.
+pub const GIT_REPOSITORY: &str = "GitRepository";
+/// The folder of the charts in a GitRepository.
+pub const GIT_FOLDER: &str = "packages";
+/// Label of an ArtifactGenerator: the PackageSource that made it.
+pub const PACKAGE_SOURCE_LABEL: &str = "cozystack.io/packagesource";
+/// Values of `install.upgradeCRDs`.
+pub const CRD_POLICIES: [&str; 3] = ["Skip", "Create", "CreateReplace"];
+/// Values of `install.waitStrategy`. Helm evaluates `healthCheckExprs` only with the first one.
+pub const WAIT_STRATEGIES: [&str; 2] = ["poller", "legacy"];
+
 /// Source of the charts, and the variants to install from it. No controller of Tenure acts on this kind yet.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -154,7 +165,30 @@ pub struct PackageSourceStatus {
     /// Conditions of the PackageSource.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+    /// The ArtifactGenerator that the PackageSource created, or is about to create.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<RecordedGenerator>,
+    /// The `metadata.generation` that was reconciled last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
     /// Names of the variants, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variants: Option<String>,
+}
+
+/// The ArtifactGenerator of a PackageSource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct RecordedGenerator {
+    /// Name of the ArtifactGenerator.
+    pub name: String,
+    /// Namespace of the ArtifactGenerator.
+    pub namespace: String,
+    /// Digests of the proofs of creation. The entry has them until the uid is known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub proof_digests: Vec<String>,
+    /// Uid of the ArtifactGenerator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
 }

@@ -305,6 +305,21 @@ pub fn decide_for_authoriser(service_account_name: &str) -> Result<ServiceAccoun
     )
 }
 
+/// Returns the account that writes the HelmReleases, Namespaces and ArtifactGenerators of Packages and PackageSources. An
+/// administrator names it in the settings of the controllers.
+///
+/// # Errors
+/// When no account is named, when the name is not a ServiceAccount's, or is an account of Tenure's own.
+pub fn decide_for_packages(service_account_name: Option<&str>) -> Result<ServiceAccount, Denial> {
+    match service_account_name.filter(|name| !name.is_empty()) {
+        Some(name) => service_account(PLATFORM_NAMESPACE, name, "the account for Packages"),
+        None => Err(nobody_acts(&format!(
+            "no account is set for Packages; an administrator names a ServiceAccount of namespace {PLATFORM_NAMESPACE}: \
+             --packages-service-account"
+        ))),
+    }
+}
+
 /// Returns the user of a kubeconfig that a ServiceAccount has read, in the cluster that the
 /// kubeconfig names.
 #[must_use]

@@ -378,6 +378,10 @@ fn a_package_with_every_field() {
                 "type": "Ready", "status": "False", "reason": "VariantNotFound", "message": "no such variant",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"
             }],
+            "releases": [
+                { "component": "metallb", "name": "metallb", "namespace": "cozy-metallb", "uid": "u" },
+                { "component": "other", "name": "other", "namespace": "cozy-metallb", "proofDigests": ["sha256:0"], "removing": true }
+            ],
             "dependencies": { "cozystack.networking": { "ready": true } },
             "observedGeneration": 3,
             "overridden": "metallb"

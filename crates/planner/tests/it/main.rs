@@ -18,6 +18,8 @@ mod git_repository;
 mod health;
 mod maxima;
 mod oci_repository;
+mod package;
+mod package_values;
 mod provider;
 mod provider_payloads;
 mod provider_status;

@@ -128,6 +128,38 @@ impl World {
         WriteAnswer::Done(Object(self.store(&apply.id, stored)))
     }
 
+    /// Replaces an object (PUT), if it has the uid and the version that the new one carries. Its status stays.
+    pub(crate) fn replace(&mut self, id: &ObjectId, object: &Object, manager: &str, now: Timestamp) -> WriteAnswer {
+        let fail = |code: u16, reason: Reason, message: &str| {
+            WriteAnswer::Failed(Failure {
+                code,
+                reason,
+                message: format!("{} {message}", id.subject()),
+                ..Failure::default()
+            })
+        };
+        if let Some(failure) = self.find_refusal("replace", id) {
+            return WriteAnswer::Failed(failure);
+        }
+        let Some(mut stored) = self.objects.get(id).cloned() else {
+            return fail(404, Reason::NotFound, "not found");
+        };
+        let is_examined = ["uid", "resourceVersion"]
+            .iter()
+            .all(|key| stored.value["metadata"][key] == object.0["metadata"][key]);
+        if !is_examined {
+            return fail(409, Reason::Conflict, "has been modified");
+        }
+        let before = std::mem::replace(&mut stored.value, object.0.clone());
+        stored.value["metadata"]["generation"] = before["metadata"]["generation"].clone();
+        if let Some(status) = before.get("status") {
+            stored.value["status"] = status.clone();
+        }
+        let key = (manager.to_owned(), "Update".to_owned());
+        stored.managers.insert(key, (object.0.clone(), now.to_string()));
+        WriteAnswer::Done(Object(self.store(id, stored)))
+    }
+
     pub(crate) fn take_over(&mut self, id: &ObjectId, from: &[String], patch: &Value, now: Timestamp) -> WriteAnswer {
         let Some(mut stored) = self.objects.get(id).cloned() else {
             panic!("take-over of what is not there")

@@ -17,6 +17,7 @@ mod builds;
 mod checks;
 mod execution;
 mod facts;
+mod packages;
 mod scenarios;
 mod script;
 #[path = "../it/world.rs"]
@@ -32,5 +33,15 @@ fn main() -> ExitCode {
     });
     let mut suite = Suite::default();
     suite.add("kustomization", 66, cases);
+    for (group, least) in [("package", 23), ("package_source", 9)] {
+        let cases = packages::list_names(group).into_iter().map(|name| {
+            let scenario = name.clone();
+            (name, move || {
+                packages::check(group, &scenario);
+                Ok(())
+            })
+        });
+        suite.add(group, least, cases);
+    }
     suite.run()
 }
