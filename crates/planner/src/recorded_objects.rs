@@ -283,7 +283,7 @@ pub(crate) struct OwnKeys {
 /// Returns the whole object that replaces a live one: the planned spec with `suspend` of the live object, the planned labels and annotations beside those of others,
 /// the planned ownerReferences, and the finalizers of the live object.
 pub(crate) fn make_replacement(live: &Value, planned: &Value, keys: &OwnKeys) -> Value {
-    let (live, wanted) = (ObjectView::of(live), ObjectView::of(planned));
+    let (live, wanted) = (ObjectView::new(live), ObjectView::new(planned));
     let mut metadata = Map::new();
     for field in ["name", "namespace"] {
         metadata.insert(field.to_owned(), json!(wanted.read_text(&format!("/metadata/{field}"))));
@@ -320,7 +320,7 @@ pub(crate) fn make_replacement(live: &Value, planned: &Value, keys: &OwnKeys) ->
 /// Checks whether a live object is as planned. Returns the first part that differs.
 pub(crate) fn find_drift(live: &Value, planned: &Value, keys: &OwnKeys) -> Option<String> {
     let replacement = make_replacement(live, planned, keys);
-    let (live, wanted) = (ObjectView::of(live), ObjectView::of(&replacement));
+    let (live, wanted) = (ObjectView::new(live), ObjectView::new(&replacement));
     let empty = Value::Object(Map::new());
     let spec = |object: ObjectView<'_>| object.find("/spec").cloned().unwrap_or_else(|| empty.clone());
     let (live_spec, wanted_spec) = (spec(live), spec(wanted));

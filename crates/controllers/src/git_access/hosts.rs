@@ -313,7 +313,7 @@ mod tests {
         let host = RemoteHost::new(
             HostKind::Gitlab,
             "https://127.0.0.1:9",
-            Authoriser::Token(SecretBytes::new("abc")),
+            AuthoriserCredential::Token(SecretBytes::new("abc")),
             TlsOptions::default(),
             Connector::Here(tenure_sources::Policy::default()),
         );

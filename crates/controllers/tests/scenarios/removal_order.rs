@@ -139,7 +139,7 @@ async fn kustomizations_that_apply_each_other_in_a_cycle_can_be_deleted() {
                         .contains(&format!("of-{name}"))
             })
         };
-        stage.until(KUSTOMIZATION, (namespace, name), is_applied).await;
+        stage.wait_for(KUSTOMIZATION, (namespace, name), is_applied).await;
     }
     stage.admin.delete(KUSTOMIZATION, (namespace, "a")).await.unwrap();
     let all = names.map(|name| (KUSTOMIZATION, name));
@@ -148,5 +148,5 @@ async fn kustomizations_that_apply_each_other_in_a_cycle_can_be_deleted() {
         let name = format!("of-{name}");
         assert!(stage.get(CONFIG_MAP, (namespace, &name)).await.is_none(), "{name}");
     }
-    stage.end().await;
+    stage.shut_down().await;
 }

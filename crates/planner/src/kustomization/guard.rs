@@ -443,7 +443,7 @@ pub(super) fn forget_allowed(snapshot: &Snapshot, status: &mut KustomizationStat
 fn is_in_use(snapshot: &Snapshot, allowed: &Allowed) -> bool {
     let exists = |(id, uid): (&ObjectId, &String)| {
         let live = snapshot.live.get(id).and_then(Live::object);
-        live.is_some_and(|live| ObjectView::of(live).find_text("/metadata/uid").unwrap_or_default() == uid)
+        live.is_some_and(|live| ObjectView::new(live).find_text("/metadata/uid").unwrap_or_default() == uid)
     };
     is_named(snapshot, &allowed.digest) && allowed.objects.iter().any(exists)
 }

@@ -50,7 +50,7 @@ pub(super) fn make_namespace(name: &str, is_privileged: bool) -> Value {
 
 /// Checks whether a live namespace has the applied labels and annotations, and this manager owns no others.
 pub(super) fn is_as_applied(live: &Value, applied: &Value) -> bool {
-    let (live, applied) = (ObjectView::of(live), ObjectView::of(applied));
+    let (live, applied) = (ObjectView::new(live), ObjectView::new(applied));
     let empty = Map::new();
     ["labels", "annotations"].into_iter().all(|field| {
         let path = format!("/metadata/{field}");

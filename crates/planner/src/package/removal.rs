@@ -54,7 +54,7 @@ pub(super) fn list_leftovers(work: &Work<'_>, is_wanted: impl Fn(&ObjectId) -> b
         let Ownership::Ours(uid) = records::judge(&work.records, id, live) else {
             return None;
         };
-        let object = ObjectView::of(live.get(id).and_then(Live::object)?);
+        let object = ObjectView::new(live.get(id).and_then(Live::object)?);
         let awaits = object.list_views("/spec/dependsOn").map(|entry| ObjectId {
             namespace: entry.find_text("/namespace").unwrap_or(&id.namespace).to_owned(),
             name: entry.read_text("/name").to_owned(),

@@ -242,7 +242,7 @@ fn list_states(work: &Work<'_>, desired: &Desired) -> Vec<ReleaseState> {
 }
 
 fn assess_release(id: &ObjectId, live: &Live) -> ReleaseState {
-    let Some(object) = live.object().map(ObjectView::of) else {
+    let Some(object) = live.object().map(ObjectView::new) else {
         return ReleaseState::Missing;
     };
     let suspended = if object.is_true("/spec/suspend") {

@@ -353,7 +353,7 @@ impl Work<'_> {
 
     /// Adds the replacement of a release that differs from its plan.
     fn put_back(&mut self, id: &ObjectId, live: &Value, planned: &Value, steps: &mut Vec<Step>) {
-        if ObjectView::of(live).is_being_deleted() {
+        if ObjectView::new(live).is_being_deleted() {
             return self.withhold(id.subject(), "it is being deleted: it is re-created when it is gone");
         }
         let Some(path) = find_drift(live, planned, &OWN_KEYS) else {

@@ -221,7 +221,7 @@ fn judge_generator(live: Option<&Live>) -> GeneratorReport {
         reason: reason.to_owned(),
         message,
     };
-    let Some(generator) = live.and_then(Live::object).map(ObjectView::of) else {
+    let Some(generator) = live.and_then(Live::object).map(ObjectView::new) else {
         let message = "the ArtifactGenerator does not exist yet".to_owned();
         return waits(0, reason::ARTIFACT_GENERATOR_NOT_FOUND, message);
     };

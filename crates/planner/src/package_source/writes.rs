@@ -201,7 +201,7 @@ impl Writer<'_> {
             self.plan.memory.settled = Some((digest, digest_spec(written)));
             return Ok(None);
         }
-        if ObjectView::of(live).is_being_deleted() {
+        if ObjectView::new(live).is_being_deleted() {
             self.plan.withheld.push(Withheld {
                 what: self.id.subject(),
                 why: "it is being deleted: it is re-created when it is gone".to_owned(),
@@ -226,7 +226,7 @@ impl Writer<'_> {
     }
 
     fn delete(&mut self, live: &Live, uid: &str) -> NextStep {
-        let Some(live) = live.object().map(ObjectView::of) else {
+        let Some(live) = live.object().map(ObjectView::new) else {
             return Ok(None);
         };
         if live.is_being_deleted() {

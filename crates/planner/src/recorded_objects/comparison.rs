@@ -43,7 +43,7 @@ fn are_equal(one: &Number, other: &Number) -> bool {
 
 /// Lists the other field managers of an object, as names for a message. The client chooses such a name itself.
 pub(crate) fn list_added_managers(live: &Value) -> Vec<String> {
-    let entries = ObjectView::of(live).list_views("/metadata/managedFields");
+    let entries = ObjectView::new(live).list_views("/metadata/managedFields");
     let entries = entries.filter(|entry| entry.find_text("/subresource").unwrap_or_default().is_empty());
     let mut names: Vec<String> = entries
         .map(|entry| tenure_api::text::visible_line(entry.read_text("/manager")).into_owned())

@@ -285,8 +285,8 @@ async fn a_host_that_asks_for_a_pause_gets_no_request_of_another_provider() {
     again["spec"].as_object_mut().unwrap().remove("agent");
     bed.admin().apply(again).await.unwrap();
     let is_asked = |provider: Option<&Value>| provider.is_some_and(|provider| waits(provider, "AuthoriserWorks"));
-    bed.stage.until(PROVIDER_KIND, (PLATFORM, "again"), is_asked).await;
+    bed.stage.wait_for(PROVIDER_KIND, (PLATFORM, "again"), is_asked).await;
     assert_eq!(bed.forge.requests().len(), asked);
     bed.admin().delete(PROVIDER_KIND, (PLATFORM, "again")).await.unwrap();
-    bed.stage.end().await;
+    bed.stage.shut_down().await;
 }
