@@ -328,7 +328,7 @@ mod tests {
 
     /// A host that asks for a pause gets no request of any provider, neither a list nor an order.
     #[tokio::test]
-    async fn a_pause_of_a_host_holds_for_all_its_providers() {
+    async fn pause_of_host_holds_for_all_its_providers() {
         let (one, other, elsewhere) = (HostSlot::default(), HostSlot::default(), HostSlot::default());
         let shared = SharedRateLimiter::default();
         one.share_restraint(Arc::clone(&shared));

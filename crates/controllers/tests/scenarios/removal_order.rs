@@ -109,7 +109,7 @@ async fn a_child_goes_before_the_rights_that_it_needs() {
 
 /// The repository of each contains the next one. All three are deleted in the same second, so their times don't show which began.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kustomizations_that_apply_each_other_in_a_cycle_can_be_deleted() {
+async fn cycle_of_kustomizations_can_be_deleted() {
     let namespace = "removal-c";
     let stage = Stage::set(namespace).await;
     for object in account(namespace, "gitops") {

@@ -90,7 +90,7 @@ fn a_secret_without_our_mark_is_still_ours() {
 
 /// The controller died after it wrote the Secret, and before it recorded that. The value proves whose Secret it is, so the proof is recorded before it can be lost.
 #[test]
-fn a_secret_that_was_written_and_not_recorded_is_ours() {
+fn unrecorded_secret_of_a_crash_is_recognised() {
     let mut seen = make_in_phase(CredentialPhase::Staged);
     (seen.ledger.current, seen.ledger.retiring, seen.ledger.secret_uid) = (None, Vec::new(), None);
     seen.secret = make_secret("three", false);

@@ -458,7 +458,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_was_changed_in_the_status_has_another_digest() {
+    fn changed_list_in_status_has_another_digest() {
         let store = |entries: &[(&str, &str)]| {
             let entries = entries.iter().map(|(id, uid)| AllowedDeletion {
                 id: (*id).to_owned(),

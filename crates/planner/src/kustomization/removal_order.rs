@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn kustomizations_that_apply_each_other_are_found_and_others_are_not() {
+    fn only_kustomizations_in_a_cycle_are_found() {
         let three = [("a", "c"), ("b", "a"), ("c", "b"), ("below", "a")];
         assert_eq!(find("a", &three), ["b", "c"]);
         assert_eq!(find("c", &three), ["a", "b"]);

@@ -260,7 +260,7 @@ async fn values_without_room_are_staged_in_another_secret() {
 
 /// A host limits the address of the cluster. So all its providers wait, and not only the one that got the answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_asks_for_a_pause_gets_no_request_of_another_provider() {
+async fn paused_host_gets_no_request_of_another_provider() {
     let bed = Bed::new(&["acc-o7"], "namespaces: [acc-o7]").await;
     let request = bed.pending().await;
     bed.forge.misbehave(Fault::always("/", Misbehaviour::rate_limit(600)));
