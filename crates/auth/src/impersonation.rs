@@ -221,7 +221,7 @@ pub struct ImpersonatedUser {
     pub constraint: String,
 }
 
-/// A way in which a caller can be allowed to impersonate, in the order in which they are tried.
+/// A way to allow a caller to impersonate. The variants are in the order of their trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// A ServiceAccount acts as the node on which its Pod runs.

@@ -52,6 +52,7 @@ pub mod oci_repository;
 mod outcome;
 pub mod overlay;
 pub mod package;
+pub mod package_settings;
 pub mod package_source;
 pub mod package_values;
 pub mod panic_report;

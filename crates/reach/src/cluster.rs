@@ -12,7 +12,8 @@ use crate::kinds::{
     SECRET_WRITER, TENANT_GROUP, TENANT_LABEL,
 };
 use crate::node::{ACCOUNTS_PREFIX, Identity, Scope};
-use crate::object::{is_true, list_texts, read_annotation, read_group, read_label, read_list, read_text};
+use crate::object::{list_texts, read_annotation, read_group, read_label, read_list, read_text};
+use crate::pod_facts::{image_name, is_privileged};
 use crate::powers::{Granted, Power, list_powers};
 use crate::rules::{Names, RequestedRight, Rule, covers_rule, is_aggregated};
 
@@ -593,25 +594,4 @@ fn read_subject(subject: &Value, namespace: &str) -> Option<Identity> {
         }
         _ => None,
     }
-}
-
-/// Checks whether a Pod controls its node: by a path of the host, its namespaces, or a privileged container.
-fn is_privileged(spec: &Value) -> bool {
-    let shares_host = ["/hostPID", "/hostNetwork", "/hostIPC"]
-        .iter()
-        .any(|pointer| is_true(spec, pointer));
-    let mut volumes = read_list(spec, "/volumes").iter();
-    let has_path = volumes.any(|volume| volume.get("hostPath").is_some());
-    let has_container = ["/containers", "/initContainers"]
-        .iter()
-        .flat_map(|pointer| read_list(spec, pointer))
-        .any(|container| is_true(container, "/securityContext/privileged"));
-    shares_host || has_path || has_container
-}
-
-/// Returns the last part of an image's name, without tag and digest.
-fn image_name(image: &str) -> &str {
-    let image = image.split('@').next().unwrap_or_default();
-    let name = image.rsplit('/').next().unwrap_or_default();
-    name.split(':').next().unwrap_or_default()
 }

@@ -18,6 +18,7 @@ mod graph_edges;
 mod kinds;
 mod node;
 mod object;
+mod pod_facts;
 mod powers;
 mod report;
 mod rules;

@@ -62,7 +62,7 @@ pub struct Kubernetes {
     /// The namespace of the ServiceAccount.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The Node to which the token is bound, or on which its Pod runs.
+    /// The Node of the token: the token is bound to it, or to a Pod on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Reference>,
     /// The Pod to which the token is bound.

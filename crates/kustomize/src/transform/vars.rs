@@ -22,12 +22,12 @@ struct VarValue {
 
 /// The values of all vars by name, and whether a confidential value was written since the last check.
 #[derive(Debug, Default)]
-struct VarValues {
+struct VarTable {
     held: BTreeMap<String, VarValue>,
     secret_was_written: Cell<bool>,
 }
 
-impl VarValues {
+impl VarTable {
     /// Returns the value for a name.
     fn use_value(&self, name: &str) -> Option<&VarValue> {
         let held = self.held.get(name)?;
@@ -50,7 +50,7 @@ pub(crate) fn transform(
     if vars.is_empty() {
         return Ok(());
     }
-    let mut values = VarValues::default();
+    let mut values = VarTable::default();
     for var in vars {
         meter::count_steps(resources.list.len());
         meter::check().map_err(|message| (message, None))?;
@@ -137,7 +137,7 @@ fn plain_float(float: f64) -> String {
     if json.contains('e') { format!("{float}") } else { json }
 }
 
-fn replace_references(node: &mut Node, values: &VarValues) -> Result<(), String> {
+fn replace_references(node: &mut Node, values: &VarTable) -> Result<(), String> {
     if node.is_null() {
         return Ok(());
     }
@@ -175,7 +175,7 @@ fn replace_references(node: &mut Node, values: &VarValues) -> Result<(), String>
     }
 }
 
-fn replace_scalar(node: &mut Node, values: &VarValues) -> Result<(), String> {
+fn replace_scalar(node: &mut Node, values: &VarTable) -> Result<(), String> {
     let (text, tag) = expand_text(node.text(), values)?;
     node.set_text(text);
     node.share.writes = node.share.writes.saturating_add(1);
@@ -186,7 +186,7 @@ fn replace_scalar(node: &mut Node, values: &VarValues) -> Result<(), String> {
 }
 
 /// Expands `$(NAME)`; a text that is nothing else takes the value's type. `$$` is a dollar; unknown names stay.
-fn expand_text(input: &str, values: &VarValues) -> Result<(String, Tag), String> {
+fn expand_text(input: &str, values: &VarTable) -> Result<(String, Tag), String> {
     // A text may contain one long value many times.
     let _passing = meter::in_passing();
     meter::count_steps(input.len() / 16);

@@ -12,7 +12,6 @@ mod records;
 mod release;
 mod removal;
 mod selection;
-mod settings;
 mod status;
 mod validation;
 mod writes;
@@ -25,12 +24,11 @@ use tenure_api::{ObjectId, Package, PackageSource, PackageStatus};
 use tenure_tenancy::{ServiceAccount, identity};
 
 use crate::answer::Live;
+use crate::package_settings::Settings;
 use crate::plan::Next;
 pub use crate::recorded_objects::{Attempt, Replace, Retries, Step};
 pub use neighbours::{DependencyFacts, Neighbours, PackageFacts, PackageIndex};
 pub use selection::{ComponentOverride, Overrides, ReleaseName};
-pub use settings::Settings;
-pub use validation::{COMPONENTS, DEPENDENCIES};
 
 /// A plan for a Package, carried out by the account that an administrator names for Packages.
 pub type Plan = crate::plan::Plan<Step, ServiceAccount, PackageStatus, Memory>;

@@ -1,4 +1,4 @@
-//! What a Package needs to know about other Packages: the state of its dependencies, names that others claim first, and shared namespaces.
+//! Facts about the other Packages that a plan needs: the state of dependencies, names that others claim first, and shared namespaces.
 //!
 //! The index holds a summary of each Package. A change of one summary names the Packages whose plan may change, so no plan visits all Packages.
 

@@ -8,7 +8,7 @@ use tenure_api::package_source::{ComponentInstall, WAIT_STRATEGIES};
 use tenure_api::{Package, PackageSource};
 
 use super::selection::{Component, HELM_GROUP, HELM_VERSION, ReleaseName, Selection};
-use super::settings::Settings;
+use crate::package_settings::Settings;
 use crate::package_source::name_artifact;
 use crate::recorded_objects::OwnKeys;
 

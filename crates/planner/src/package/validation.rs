@@ -9,12 +9,9 @@ use tenure_api::{Package, reason};
 use super::selection::{Problem, ReleaseName, Selection};
 use crate::cycle;
 use crate::list_limits::{EXPRESSION, HEALTH_CHECK_EXPRESSIONS};
+use crate::package_settings::{COMPONENTS, DEPENDENCIES};
 use crate::package_values::{Layer, check_size};
 
-/// Components of one variant.
-pub const COMPONENTS: usize = 200;
-/// Packages that a variant depends on, and components that a component depends on.
-pub const DEPENDENCIES: usize = 200;
 /// Components that a Package changes.
 const CHANGED_COMPONENTS: usize = 1000;
 

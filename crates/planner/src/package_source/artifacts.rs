@@ -11,7 +11,7 @@ use tenure_api::{PackageSource, reason};
 
 use super::Problem;
 use crate::list_limits::{COPIES, GENERATOR_ENTRIES, PATTERN};
-use crate::package::{COMPONENTS, DEPENDENCIES};
+use crate::package_settings::{COMPONENTS, DEPENDENCIES};
 
 /// Variants of a PackageSource.
 const VARIANTS: usize = 100;

@@ -17,7 +17,7 @@ use tenure_api::{ObjectId, PackageSource, PackageSourceStatus};
 use tenure_tenancy::{ServiceAccount, identity};
 
 use crate::answer::Live;
-use crate::package::Settings;
+use crate::package_settings::Settings;
 use crate::plan::Next;
 pub use crate::recorded_objects::{Attempt, Replace, Retries, Step};
 pub use artifacts::{list_artifact_names, name_artifact};

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use tenure_api::ObjectId;
-use tenure_planner::package::Settings;
+use tenure_planner::package_settings::Settings;
 
 use crate::world::Refusal;
 

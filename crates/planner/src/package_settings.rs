@@ -1,9 +1,14 @@
-//! The settings of Packages, from the administrator who runs the program.
+//! The settings of Packages and PackageSources, from the administrator who runs the program, and limits that both kinds have.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure_api::package::SUPPLY_NAMESPACE;
+
+/// Components of one variant.
+pub const COMPONENTS: usize = 200;
+/// Packages that a variant depends on, and components that a component depends on.
+pub const DEPENDENCIES: usize = 200;
 
 /// The settings of Packages and PackageSources.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
