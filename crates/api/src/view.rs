@@ -78,14 +78,14 @@ impl<'a> ObjectView<'a> {
         self.find(path)?.as_object()
     }
 
-    /// Returns the elements of the list at a path, or none.
+    /// Returns the elements of the list at a JSON pointer. Empty if the value is missing or is no list.
     #[must_use]
     pub fn list(self, path: &str) -> &'a [Value] {
         let list = self.find(path).and_then(Value::as_array);
         list.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Returns views of the elements of the list at a path.
+    /// Returns views of the elements of the list at a JSON pointer.
     pub fn list_views(self, path: &str) -> impl Iterator<Item = Self> + use<'a> {
         self.list(path).iter().map(Self::new)
     }

@@ -241,6 +241,7 @@ pub fn check_payload(bytes: &[u8]) {
     }
 }
 
+/// Returns recorded commits and tags, as first inputs of [`check_payload`].
 pub fn payload_seeds() -> Vec<Vec<u8>> {
     let names = [
         "rsa.commit",

@@ -114,7 +114,7 @@ impl Builder<'_> {
                 };
                 vec![Action::Several(vec![affix("prefix", true), affix("suffix", false)])]
             }
-            "ValueAddTransformer" => vec![self.value_add(frame, &decoder, node, text("value").trim(), at)?],
+            "ValueAddTransformer" => vec![self.read_value_add(frame, &decoder, node, text("value").trim(), at)?],
             "PatchTransformer" => {
                 let patch = Patch::read(&decoder, node, "patch");
                 let prepared = prepare_patch(&self.loader, &frame.root, &patch, (node.source, &path)).map_err(
@@ -153,7 +153,8 @@ impl Builder<'_> {
         Ok(actions)
     }
 
-    fn value_add(
+    /// Reads a ValueAddTransformer: its value (default: the name of the folder) and its targets, inline and from targetFilePath.
+    fn read_value_add(
         &self,
         frame: &Frame,
         decoder: &Decoder<'_>,

@@ -302,10 +302,10 @@ impl<R: Read> Decoder<R> {
     }
 }
 
-/// The revision and the size of a complete and unchanged backup.
+/// The revision of a verified backup, and its numbers of objects and files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// The revision of the copy.
+    /// The revision of the backup.
     pub revision: u64,
     /// The number of objects.
     pub objects: u64,

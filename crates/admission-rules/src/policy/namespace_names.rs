@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::facts::find_label;
-use super::parameters::{add_tenant_parameters, name_home};
+use super::parameters::{add_tenant_parameters, write_home_namespace_expression};
 use super::{Action, Policy, PolicyScope, ResourceRule, USER, Validation, phrase, quote, variable, write_tenant_check};
 use crate::Rule;
 use tenure_tenancy::rights::ADOPT;
@@ -32,7 +32,7 @@ pub(super) fn list(settings: &Settings) -> Vec<Value> {
             holds: format!(
                 "variables.tenant == '' || params.metadata.name == variables.tenant || variables.name != {} && \
                  (size(params.metadata.name) <= size(variables.tenant) || !variables.name.startsWith(params.metadata.name + '-')) || {}",
-                name_home(),
+                write_home_namespace_expression(),
                 write_tenant_check(ADOPT, Some("variables.tenant"))
             ),
             rule: Rule::NamespaceOptions,

@@ -45,8 +45,8 @@ pub(super) fn add_parameters(
     vec![policy, binding]
 }
 
-/// Returns the home namespace of the Tenant that is the parameter, as an expression.
-pub(super) fn name_home() -> String {
+/// Returns an expression for the home namespace of the Tenant in `params`: its annotation, else the Tenant's name.
+pub(super) fn write_home_namespace_expression() -> String {
     format!(
         "params.metadata.?annotations[?{}].orValue(params.metadata.name)",
         quote(HOME_NAMESPACE)

@@ -12,7 +12,7 @@ use tenure_api::metadata::{
 use tenure_api::tenant::KUBERNETES_NAMES;
 
 use super::own_account::{by_controller, refuse};
-use super::parameters::{add_parameters, add_tenant_parameters, name_home, namespace_kind};
+use super::parameters::{add_parameters, add_tenant_parameters, namespace_kind, write_home_namespace_expression};
 use super::{Action, Policy, PolicyScope, ResourceRule, quote, variable};
 
 /// Names of the policies, without the common prefix.
@@ -61,7 +61,7 @@ fn subjects(platform: &str) -> Policy {
                          named.?namespace.orValue('') == subject.?namespace.orValue('')))";
     let is_account = format!(
         "subject.kind == 'ServiceAccount' && subject.name == variables.tenant + '{TENANT_GITOPS_SUFFIX}' && subject.?namespace.orValue('') == {}",
-        name_home()
+        write_home_namespace_expression()
     );
     let is_accounts_role = format!(
         "variables.role in ['{TENANT_GITOPS_CLUSTER_ROLE}', '{TENANT_GITOPS_HOME_CLUSTER_ROLE}', '{NAMESPACE_EDITOR_CLUSTER_ROLE}', \
@@ -131,7 +131,7 @@ fn membership(platform: &str) -> Policy {
             refuse(
                 format!(
                     "request.operation != 'CREATE' || {IS_OTHER} || variables.name == {}",
-                    name_home()
+                    write_home_namespace_expression()
                 ),
                 "the only namespace that it creates for a Tenant is the home namespace",
             ),

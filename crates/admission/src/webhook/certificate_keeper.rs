@@ -85,7 +85,7 @@ pub struct CertificateKeeper {
     problem: watch::Sender<String>,
 }
 
-/// The stored certificate, and the last reported authorities and problem.
+/// The stored certificate, its TLS acceptor, the authorities that all configurations trust, and the last logged problem.
 #[derive(Default)]
 struct State {
     kept: Option<StoredCertificate>,

@@ -491,6 +491,7 @@ impl Worker {
         ))
     }
 
+    /// Creates an object as a controller. An object that exists, or a missing or terminating namespace, is no error.
     async fn create(&self, name: &ObjectName, manager: &str, object: Value) -> Result<(), TaskError> {
         let operation = self.make_operation(name, manager)?;
         match self.registry.create(&operation, object).await {

@@ -284,7 +284,7 @@ impl Registry {
                     "no kubelet answers for node {node:?}: this server stores pods and runs none"
                 ))
             } else {
-                // kube-apiserver's words, which take the node for a pod.
+                // kube-apiserver reports the missing node under the resource of the request: pods "NODE" not found.
                 ApiError::not_found(&op.resource, node)
             })
         } else if wanted.log {

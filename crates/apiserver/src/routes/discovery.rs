@@ -136,7 +136,7 @@ fn storage_hash(resource: &Resource) -> String {
     use base64::Engine;
     // The text for the core group begins with a slash, although the group's name is empty.
     let core = if resource.stored_as.0.is_empty() { "/" } else { "" };
-    // Kubernetes stores definitions in their first version, which clients see only here.
+    // kube-apiserver stores CustomResourceDefinitions as v1beta1. Clients can see that only by this hash.
     let version = match resource.qualified_name().as_str() {
         "customresourcedefinitions.apiextensions.k8s.io" => "apiextensions.k8s.io/v1beta1",
         _ => resource.storage_api_version.as_str(),

@@ -175,7 +175,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
             );
         }
     }
-    // All of them are at rest: behind other work, the figure would be the length of the queue.
+    // All Kustomizations are idle now. With other work in the queue, the result would be the wait in the queue.
     let mut drifts = measure_drifts(&client).await?;
     report.add(
         format!("drift put back, {count} Kustomizations of one {source} (p50, p99 of {DRIFTS})"),

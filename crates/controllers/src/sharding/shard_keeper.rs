@@ -34,7 +34,7 @@ pub(crate) trait ShardWork: Send + Sync + 'static {
     /// Ends the running work of a shard unit, and drops its state. Returns when nothing is left.
     fn leave<'a>(&'a self, unit: &'a ShardUnit) -> BoxFuture<'a, ()>;
 
-    /// Reports that no instance reconciles these keys.
+    /// Writes an event that no instance reconciles the Tenants and namespaces with these values of the label `sharding.fluxcd.io/key`.
     fn report_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()>;
 }
 

@@ -24,7 +24,7 @@ pub(super) const DENIED: &str = "attest.tenure.dev/denied";
 /// The annotation that the Tenant sets on its namespaces.
 pub(super) const SET: &str = "attest.tenure.dev/set";
 /// The name of the Pod and the Deployment that attacks change.
-pub(super) const PROP: &str = "attest-prop";
+pub(super) const ATTACK_TARGET: &str = "attest-prop";
 /// The number of namespaces that the tenant may have, including its home.
 pub(super) const ROOM: u32 = 3;
 
@@ -171,23 +171,23 @@ fn write_container() -> Value {
     json!({ "name": "a", "image": format!("{REGISTRY}/a:1"), "imagePullPolicy": "Always" })
 }
 
-/// Lists the objects that some attacks change, path by path: a Pod that is never scheduled, a Deployment without Pods, and a RuntimeClass that the tenant isn't
-/// allowed. If a cluster can't have one of them, only the attacks on it can't be tried.
+/// Lists the objects that some attacks change, each with the path to create it at: a Pod that is never scheduled, a Deployment without Pods, and a RuntimeClass
+/// that the tenant isn't allowed. If a cluster can't have one of them, only the attacks on it can't be tried.
 #[must_use]
-pub fn list_props(names: &Names) -> [(String, Value); 3] {
+pub fn list_attack_targets(names: &Names) -> [(String, Value); 3] {
     let tenant = names.tenant();
     let owner = make_owner_reference(&tenant, &names.tenant_uid);
     [
         (
             format!("/api/v1/namespaces/{tenant}/pods"),
             json!({
-                "apiVersion": "v1", "kind": "Pod", "metadata": { "name": PROP },
+                "apiVersion": "v1", "kind": "Pod", "metadata": { "name": ATTACK_TARGET },
                 "spec": { "containers": [write_container()], "schedulingGates": [{ "name": "attest.tenure.dev/never" }] },
             }),
         ),
         (
             format!("/apis/apps/v1/namespaces/{tenant}/deployments"),
-            write_deployment(PROP),
+            write_deployment(ATTACK_TARGET),
         ),
         (
             "/apis/node.k8s.io/v1/runtimeclasses".to_owned(),

@@ -24,12 +24,12 @@ const MANAGER: &str = "tenure-attest";
 
 /// Lists the objects to create, in this order. If one can't be created, the later ones are not created either.
 #[must_use]
-pub fn list_managed_props(names: &Names) -> Vec<AttackRequest> {
+pub fn list_managed_attack_targets(names: &Names) -> Vec<AttackRequest> {
     let (home, owner) = (names.tenant(), names.user(&names.platform, &names.owner()));
     let lay =
         |verb: Verb, path: String, body: Value| AttackRequest::new(Sender::Administrator, verb, path, body).for_real();
     let kustomizations = format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{home}/kustomizations");
-    let mut props = Vec::new();
+    let mut targets = Vec::new();
     for (name, writers, kinds) in [
         (SHARED, Some(owner.as_str()), ["_ConfigMap"].as_slice()),
         (MANAGED, None, &["_ConfigMap", "apps_Deployment"]),
@@ -52,7 +52,7 @@ pub fn list_managed_props(names: &Names) -> Vec<AttackRequest> {
             .map(|kind| json!({ "id": format!("{home}_{name}_{kind}"), "v": "v1" }));
         let entries: Vec<Value> = entries.collect();
         let status = json!({ "lastAppliedRevision": REVISION, "inventory": { "entries": entries } });
-        props.extend([
+        targets.extend([
             lay(Verb::Create, format!("{kustomizations}?fieldManager={MANAGER}"), object),
             lay(
                 Verb::Change,
@@ -65,12 +65,12 @@ pub fn list_managed_props(names: &Names) -> Vec<AttackRequest> {
     for name in [SHARED, MANAGED] {
         let path = git(find_config_map(names, name));
         let object = make_config_map(names, name, json!({ "git": "applied" }));
-        props.push(lay(Verb::Apply, path, object));
+        targets.push(lay(Verb::Apply, path, object));
     }
     let mut deployment = write_deployment(MANAGED);
     set(&mut deployment, "/metadata", "labels", write_mark(names, MANAGED));
-    props.push(lay(Verb::Apply, git(find_deployment(names)), deployment));
-    props
+    targets.push(lay(Verb::Apply, git(find_deployment(names)), deployment));
+    targets
 }
 
 fn find_config_map(names: &Names, name: &str) -> String {
@@ -189,20 +189,20 @@ mod tests {
     #[test]
     fn defenses_are_created_before_managed_objects() {
         let names = names();
-        let props = list_managed_props(&names);
+        let targets = list_managed_attack_targets(&names);
         let home = format!("/namespaces/{}/", names.tenant());
-        for prop in &props {
-            assert!(!prop.dry_run && prop.who == Sender::Administrator, "{prop:?}");
-            assert!(prop.path.contains(&home), "it goes with the tenant: {prop:?}");
+        for target in &targets {
+            assert!(!target.dry_run && target.who == Sender::Administrator, "{target:?}");
+            assert!(target.path.contains(&home), "it goes with the tenant: {target:?}");
         }
-        let is_of_git = |prop: &AttackRequest| prop.verb == Verb::Apply;
-        let first = props.iter().position(is_of_git).unwrap();
-        assert!(props[first..].iter().all(is_of_git), "{props:#?}");
+        let is_of_git = |target: &AttackRequest| target.verb == Verb::Apply;
+        let first = targets.iter().position(is_of_git).unwrap();
+        assert!(targets[first..].iter().all(is_of_git), "{targets:#?}");
         // Each object that seems to be Git's is in the inventory of the Kustomization that its labels name.
-        for object in props[first..].iter().map(|prop| &prop.body) {
+        for object in targets[first..].iter().map(|target| &target.body) {
             let kustomization = object["metadata"]["labels"][OWNER_NAME].as_str().unwrap();
             let status = format!("/kustomizations/{kustomization}/status?");
-            let status = props.iter().find(|prop| prop.path.contains(&status)).unwrap();
+            let status = targets.iter().find(|target| target.path.contains(&status)).unwrap();
             let entries = status.body["status"]["inventory"]["entries"].as_array().unwrap();
             let id = tenure_api::ObjectId {
                 namespace: names.tenant(),

@@ -27,9 +27,9 @@ pub use html::write_html;
 use serde_json::Value;
 use tenure_admission_rules::Rule;
 
-pub use self::fixtures::{CONTROLLER, Names, list_fixtures, list_props};
-pub use self::managed::list_managed_props;
-pub use self::pattern::{assess_pattern, find_pattern_status, list_pattern_props};
+pub use self::fixtures::{CONTROLLER, Names, list_attack_targets, list_fixtures};
+pub use self::managed::list_managed_attack_targets;
+pub use self::pattern::{assess_pattern, find_pattern_status, list_pattern_attack_targets};
 pub use self::reach::assess_reach;
 pub use self::verdict::{AttackResult, AttemptResult, Outcome, Report, assess_attack};
 

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 use tenure_admission_rules::Rule;
 
-use super::fixtures::{CLASS, PROP, REGISTRY};
+use super::fixtures::{ATTACK_TARGET, CLASS, REGISTRY};
 use super::flux::make_kustomization_request;
 use super::rights::{make_config_map, make_pod, set};
 use super::{Attack, AttackRequest, ExpectedDefense, Names, Sender, Verb};
@@ -23,12 +23,12 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
 fn list_parts(names: &Names) -> Vec<Attack> {
     let (home, other) = (names.tenant(), names.neighbour());
     let scale = |who: Sender, namespace: &str, replicas: u32| {
-        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{PROP}/scale");
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/{ATTACK_TARGET}/scale");
         AttackRequest::new(who, Verb::Change, path, json!({ "spec": { "replicas": replicas } }))
     };
     let debug = |image: &str| {
         let containers = json!([{ "name": "debug", "image": image, "imagePullPolicy": "Always" }]);
-        let path = format!("/api/v1/namespaces/{home}/pods/{PROP}/ephemeralcontainers");
+        let path = format!("/api/v1/namespaces/{home}/pods/{ATTACK_TARGET}/ephemeralcontainers");
         let body = json!({ "spec": { "ephemeralContainers": containers } });
         AttackRequest::new(Sender::Owner, Verb::Change, path, body)
     };

@@ -20,7 +20,7 @@ const ENTRIES: [&str; 2] = ["spec.projects[0]", "spec.projects[1]"];
 /// Lists an AccessProvider and a FluxAccess. The provider's pattern fits a namespace that the owner made, and its list has the other tenant. The platform's FluxAccess
 /// requests both tenants' namespaces. `user` writes them. No host gets a request: the provider is `static`.
 #[must_use]
-pub fn list_pattern_props(names: &Names, namespace: &str, user: &str) -> [(String, Value); 2] {
+pub fn list_pattern_attack_targets(names: &Names, namespace: &str, user: &str) -> [(String, Value); 2] {
     let tenant = names.tenant();
     let metadata = || {
         json!({

@@ -14,7 +14,7 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 /// The maximum number of match conditions.
 const CONDITIONS: usize = 64;
 
-/// Checks a Validating- or MutatingWebhookConfiguration. If no webhook changes its match conditions, they are not checked again.
+/// Checks a ValidatingWebhookConfiguration or MutatingWebhookConfiguration. Match conditions are checked only if one of them differs from the stored object.
 pub(crate) fn validate(
     of_kind: fn(&Value, &FieldPath, &mut Vec<FieldError>),
     value: &Value,

@@ -274,7 +274,7 @@ fn lists_and_maps(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) 
         match items.get("properties").and_then(|properties| properties.get(name)) {
             Some(property) if matches!(get_text(property, "type"), "array" | "object") => {
                 let at = at.child("items").child("properties").key(name).child("type");
-                // The real server shows the item's type, not the key's.
+                // kube-apiserver reports the type of `items` here, not the type of the key's property.
                 errors.push(FieldError::invalid(
                     at,
                     item_type,

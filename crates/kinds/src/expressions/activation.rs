@@ -20,10 +20,10 @@ const MOST_STACK: usize = 512 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfBudget;
 
-/// The authorizer that expressions may ask.
+/// The values of the variables `authorizer` and `authorizer.requestResource`.
 #[derive(Clone, Copy)]
 pub struct Authorizer<'a> {
-    /// The check of the request's own resource, as far as it is known.
+    /// The check that expressions get as `authorizer.requestResource`.
     pub resource: &'a Check,
     /// Decides a check.
     pub decide: &'a dyn Fn(&Check) -> Decision,

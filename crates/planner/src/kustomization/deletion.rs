@@ -280,7 +280,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     plan
 }
 
-/// Ends the attempt with the obstacle to the deletion, and with the findings so far.
+/// Handles an obstacle to the deletion by [`plan_blocked`], and adds the withheld changes and the events so far.
 fn end_blocked(context: Context<'_>, reason: &str, why: &str) -> Plan {
     let mut plan = plan_blocked(context.snapshot, context.now, context.memory, reason, why);
     plan.withheld.extend(context.withheld);

@@ -204,7 +204,7 @@ pub fn find_applied_revision(kustomization: &Kustomization) -> Option<&str> {
     status.last_applied_revision.as_deref().filter(|_| is_present)
 }
 
-/// Finds the objects that this Kustomization gains and drops with the revision.
+/// Compares the wanted objects with the stored inventory: the objects that this Kustomization gains and drops. The other Kustomizations of the same source use that.
 pub(super) fn find_turnover(context: &Context<'_>, desired: &Desired) -> ObjectTurnover {
     let status = context.snapshot.kustomization.status.as_ref();
     let stored: BTreeSet<&str> = status

@@ -84,7 +84,7 @@ pub enum DependencyFacts {
     Found(Arc<PackageFacts>),
 }
 
-/// The facts about other Packages that the plan of one needs.
+/// The facts about other Packages for the plan of one: its dependencies, a cycle, claimed HelmReleases, and privileged namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbours {
     /// The Packages that it depends on, by name.

@@ -125,7 +125,7 @@ fn hand_over(world: &mut World) {
     world.other = Some(Side::new("request-2", "decade00-0000"));
     let had_any = world.ledger.current.is_some();
     let end = world.now + 20 * DAY;
-    // Some users change their entry back, and some of them again.
+    // Some users revert their entry, and some of those then restore the change: at most two turns.
     let mut turns = world.chance.draw_below(4).saturating_sub(1);
     loop {
         take_turns(world);

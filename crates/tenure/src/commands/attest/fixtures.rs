@@ -14,7 +14,8 @@ use tenure_api::condition::{ConditionStatus, READY};
 use tenure_api::metadata::{ATTEST_LABEL, CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE, TENANT_LABEL};
 use tenure_inspection::attestation::{
     Attack, AttackRequest, AttackResult, CONTROLLER, ImpersonationRight, Names, Sender, Verb, assess_pattern,
-    assess_reach, find_pattern_status, list_fixtures, list_managed_props, list_pattern_props, list_props,
+    assess_reach, find_pattern_status, list_attack_targets, list_fixtures, list_managed_attack_targets,
+    list_pattern_attack_targets,
 };
 use tenure_planner::Request;
 use tenure_planner::attestation_cleanup;
@@ -102,10 +103,10 @@ impl Fixtures {
         for (path, object) in list_fixtures(&names) {
             self.create(&path, &object).await?;
         }
-        for (path, object) in list_props(&names) {
+        for (path, object) in list_attack_targets(&names) {
             self.create_prop(&path, &object).await;
         }
-        self.lay_out(&list_managed_props(&names)).await;
+        self.lay_out(&list_managed_attack_targets(&names)).await;
         Ok(names)
     }
 
@@ -126,7 +127,7 @@ impl Fixtures {
             return Ok(assess_pattern(Err(why)));
         };
         let user = caller::ask_who(&self.client).await?;
-        for (path, object) in list_pattern_props(names, &namespace, &user) {
+        for (path, object) in list_pattern_attack_targets(names, &namespace, &user) {
             if let Err(failure) = self.create(&path, &object).await {
                 let why = format!("the attestation's objects can't be created: {}", failure.message);
                 return Ok(assess_pattern(Err(&why)));
