@@ -20,7 +20,7 @@ pub(super) fn list_package_releases(neighbours: &Neighbours) -> Result<Vec<Relea
         let facts = match dependency {
             DependencyFacts::Missing => {
                 return Err(Problem::new(
-                    reason::DEPENDENCIES_NOT_READY,
+                    reason::packages::DEPENDENCIES_NOT_READY,
                     format!("Package/{name} does not exist: create it, or add it to spec.ignoreDependencies"),
                 ));
             }
@@ -28,7 +28,7 @@ pub(super) fn list_package_releases(neighbours: &Neighbours) -> Result<Vec<Relea
         };
         if let Some(problem) = &facts.problem {
             return Err(Problem::new(
-                reason::DEPENDENCIES_NOT_READY,
+                reason::packages::DEPENDENCIES_NOT_READY,
                 format!("the HelmReleases of Package/{name} are unknown: {problem}"),
             ));
         }
@@ -44,7 +44,7 @@ pub(super) fn find_unready(neighbours: &Neighbours) -> Option<Problem> {
     let names: Vec<String> = unready.map(|(name, _)| format!("Package/{name}")).collect();
     (!names.is_empty()).then(|| {
         Problem::new(
-            reason::DEPENDENCIES_NOT_READY,
+            reason::packages::DEPENDENCIES_NOT_READY,
             format!("waiting for {} to be ready", outcome::join_names(&names, SHOWN)),
         )
     })
@@ -67,7 +67,7 @@ pub(super) fn list_awaited(
     while let Some((from, name)) = next.pop() {
         let Some(sibling) = siblings.get(name) else {
             return Err(Problem::new(
-                reason::DEPENDS_ON_FAILED,
+                reason::packages::DEPENDS_ON_FAILED,
                 format!(
                     "component {from} waits for component {name}, which variant {} does not install: correct install.dependsOn of \
                      the PackageSource",
@@ -94,7 +94,7 @@ pub(super) fn list_awaited(
     );
     if awaited.len() > MOST_ENTRIES {
         return Err(Problem::new(
-            reason::DEPENDS_ON_FAILED,
+            reason::packages::DEPENDS_ON_FAILED,
             format!(
                 "component {} waits for {} HelmReleases, and {MOST_ENTRIES} is the most: depend on fewer Packages",
                 component.spec.name,

@@ -54,7 +54,7 @@ pub(super) fn list_desired(snapshot: &Snapshot, selection: &Selection<'_>) -> De
     let of_packages = list_package_releases(neighbours);
     let hold = match (&neighbours.cycle, &of_packages) {
         (Some(path), _) => Some(Problem::new(
-            reason::DEPENDENCY_CYCLE,
+            reason::packages::DEPENDENCY_CYCLE,
             format!(
                 "Packages wait for each other: {}; add one of these dependencies to spec.ignoreDependencies",
                 tenure_api::text::visible_line(&cycle::describe_cycle(path))
@@ -102,7 +102,7 @@ fn plan_release(
 ) -> Result<Value, Problem> {
     if let Some(other) = snapshot.neighbours.claimed.get(&component.release) {
         return Err(Problem::new(
-            reason::NAME_CONFLICT,
+            reason::packages::NAME_CONFLICT,
             format!(
                 "{} belongs to Package/{other}: give component {} another install.releaseName",
                 component.release, component.spec.name

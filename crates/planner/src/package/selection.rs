@@ -77,12 +77,16 @@ impl Problem {
     }
 
     pub(super) fn invalid(message: impl Into<String>) -> Self {
-        Self::new(reason::INVALID_CONFIGURATION, message)
+        Self::new(reason::packages::INVALID_CONFIGURATION, message)
     }
 
     /// Checks whether only a change of an object by a user ends the problem.
     pub(super) fn is_stalled(&self) -> bool {
-        ![reason::HELM_RELEASE_FAILED, reason::DEPENDENCIES_NOT_READY].contains(&self.reason)
+        ![
+            reason::packages::HELM_RELEASE_FAILED,
+            reason::packages::DEPENDENCIES_NOT_READY,
+        ]
+        .contains(&self.reason)
     }
 }
 
@@ -119,7 +123,7 @@ pub(super) fn select_variant<'a>(
     let name = package.metadata.name.as_deref().unwrap_or_default();
     let Some(source) = source else {
         return Err(Problem::new(
-            reason::PACKAGE_SOURCE_NOT_FOUND,
+            reason::packages::PACKAGE_SOURCE_NOT_FOUND,
             format!(
                 "PackageSource/{name} does not exist: create it, or delete the Package. Existing HelmReleases stay as they are"
             ),
@@ -134,7 +138,7 @@ pub(super) fn select_variant<'a>(
             .map(|variant| variant.name.clone())
             .collect();
         return Err(Problem::new(
-            reason::VARIANT_NOT_FOUND,
+            reason::packages::VARIANT_NOT_FOUND,
             format!(
                 "spec.variant: PackageSource/{name} has no variant {wanted:?}; it has {}. Existing HelmReleases stay as they are",
                 match known.is_empty() {

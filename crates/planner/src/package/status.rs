@@ -139,7 +139,7 @@ fn find_retry(work: &Work<'_>) -> Option<Timestamp> {
     let is_failed = work
         .problems
         .iter()
-        .any(|problem| problem.reason == reason::HELM_RELEASE_FAILED);
+        .any(|problem| problem.reason == reason::packages::HELM_RELEASE_FAILED);
     let next = work.plan.memory.retries.find_next_time();
     let next = next.or_else(|| is_failed.then(|| add_duration(work.now, RETRY_INTERVAL)));
     next.into_iter().chain(work.retry).min()
@@ -295,7 +295,10 @@ fn report_health(
         .count();
     condition::remove(&mut status.conditions, condition::STALLED);
     if !failed.is_empty() {
-        let problem = Problem::new(reason::HELM_RELEASE_NOT_READY, outcome::join_some(&failed, "\n", SHOWN));
+        let problem = Problem::new(
+            reason::packages::HELM_RELEASE_NOT_READY,
+            outcome::join_some(&failed, "\n", SHOWN),
+        );
         set(
             status,
             snapshot,

@@ -79,7 +79,7 @@ fn check_names(selection: &Selection<'_>) -> Result<(), Problem> {
     for component in &selection.variant.components {
         if !names.insert(component.name.as_str()) {
             return Err(Problem::new(
-                reason::NAME_CONFLICT,
+                reason::packages::NAME_CONFLICT,
                 format!(
                     "variant {} of the PackageSource has two components {}: rename one of them",
                     visible(&selection.variant.name),
@@ -92,7 +92,7 @@ fn check_names(selection: &Selection<'_>) -> Result<(), Problem> {
     for component in selection.components.iter().filter(|component| component.is_enabled) {
         if let Some(other) = releases.insert(&component.release, &component.spec.name) {
             return Err(Problem::new(
-                reason::NAME_CONFLICT,
+                reason::packages::NAME_CONFLICT,
                 format!(
                     "components {} and {} both want {}: give one of them another install.releaseName",
                     visible(other),
@@ -219,7 +219,7 @@ fn check_cycle(selection: &Selection<'_>) -> Result<(), Problem> {
     match found {
         None => Ok(()),
         Some(found) => Err(Problem::new(
-            reason::DEPENDENCY_CYCLE,
+            reason::packages::DEPENDENCY_CYCLE,
             format!(
                 "components of variant {} wait for each other: {}; remove one of these from install.dependsOn",
                 visible(&selection.variant.name),

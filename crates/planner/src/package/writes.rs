@@ -177,7 +177,10 @@ impl Work<'_> {
             .retries
             .record_failure(id, (verb, asked), failure, times);
         let message = crate::dependents::describe_failure(id, verb, failure);
-        self.report(id.subject(), Problem::new(reason::HELM_RELEASE_FAILED, message));
+        self.report(
+            id.subject(),
+            Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
+        );
     }
 
     /// Checks whether a request may be sent. A failure of this attempt, or one whose pause is not over, is reported.
@@ -188,7 +191,10 @@ impl Work<'_> {
         }
         if let Some(failed) = self.plan.memory.retries.find_pending(id, asked, self.now).cloned() {
             let message = crate::dependents::describe_failure(id, &failed.verb, &failed.failure);
-            self.report(id.subject(), Problem::new(reason::HELM_RELEASE_FAILED, message));
+            self.report(
+                id.subject(),
+                Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
+            );
             return false;
         }
         true
@@ -236,14 +242,20 @@ impl Work<'_> {
             match self.snapshot.live.get(&id) {
                 Some(Live::Failed(failure)) => {
                     let message = crate::dependents::describe_failure(&id, "read", failure);
-                    self.report(id.subject(), Problem::new(reason::HELM_RELEASE_FAILED, message));
+                    self.report(
+                        id.subject(),
+                        Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
+                    );
                 }
                 Some(Live::Present(live)) if live.view().is_being_deleted() => {
                     let message = format!(
                         "{} is being deleted: its releases are created when it is gone",
                         id.subject()
                     );
-                    self.report(id.subject(), Problem::new(reason::HELM_RELEASE_FAILED, message));
+                    self.report(
+                        id.subject(),
+                        Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
+                    );
                 }
                 // The labels of a Tenant's namespace are the Tenant's.
                 Some(Live::Present(_)) if self.snapshot.tenants.contains_key(name) => {
@@ -283,7 +295,10 @@ impl Work<'_> {
             Ownership::Unread => {}
             Ownership::Unknown(failure) => {
                 let message = crate::dependents::describe_failure(id, "read", failure);
-                self.report(id.subject(), Problem::new(reason::HELM_RELEASE_FAILED, message));
+                self.report(
+                    id.subject(),
+                    Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
+                );
                 self.try_again_at(add_duration(self.now, Duration::from_secs(30)));
             }
             Ownership::Foreign => {
@@ -292,7 +307,7 @@ impl Work<'_> {
                     id.subject(),
                     desired.component
                 );
-                self.report(id.subject(), Problem::new(reason::RELEASE_CONFLICT, message));
+                self.report(id.subject(), Problem::new(reason::packages::RELEASE_CONFLICT, message));
             }
             Ownership::Missing => match wait {
                 _ if self.snapshot.attempt.has_written(id) => {}
@@ -346,7 +361,7 @@ impl Work<'_> {
                  (tenure install --packages)",
                 id.subject()
             );
-            return self.report(id.subject(), Problem::new(reason::RECORD_NOT_STORED, message));
+            return self.report(id.subject(), Problem::new(reason::packages::RECORD_NOT_STORED, message));
         }
         reads.push(Step::Request(Request::Read(watch_release(id))));
     }

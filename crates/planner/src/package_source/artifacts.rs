@@ -48,7 +48,7 @@ pub(super) fn name_alias(reference: &PackageSourceReference) -> &str {
 }
 
 fn invalid<T>(message: impl Into<String>) -> Result<T, Problem> {
-    fail(reason::INVALID_CONFIGURATION, message)
+    fail(reason::packages::INVALID_CONFIGURATION, message)
 }
 
 fn fail<T>(reason: &'static str, message: impl Into<String>) -> Result<T, Problem> {
@@ -93,13 +93,13 @@ pub(super) fn list_artifacts(
             }
             if let Some(other) = made_for.insert(name.clone(), field.clone()) {
                 return fail(
-                    reason::NAME_CONFLICT,
+                    reason::packages::NAME_CONFLICT,
                     format!("{field} and {other} both make the artifact {name}: rename one of them"),
                 );
             }
             if let Some(other) = claimed.get(&name) {
                 return fail(
-                    reason::NAME_CONFLICT,
+                    reason::packages::NAME_CONFLICT,
                     format!(
                         "{field} makes the artifact {name}, which belongs to PackageSource/{other}: rename the component"
                     ),
@@ -148,7 +148,7 @@ fn check_variants(source: &PackageSource) -> Result<(), Problem> {
         }
         if !names.insert(variant.name.as_str()) {
             return fail(
-                reason::NAME_CONFLICT,
+                reason::packages::NAME_CONFLICT,
                 format!("spec.variants has two variants {name}: rename one of them"),
             );
         }
@@ -225,7 +225,7 @@ fn list_libraries(variant: &PackageVariant) -> Result<BTreeMap<&str, &PackageLib
         split_path(&format!("{field}.name"), name)?;
         if libraries.insert(name, library).is_some() {
             return fail(
-                reason::NAME_CONFLICT,
+                reason::packages::NAME_CONFLICT,
                 format!(
                     "{field}: the variant has two libraries {}: rename one of them",
                     visible(name)
@@ -262,7 +262,7 @@ fn list_copies(
     for name in &component.libraries {
         let Some(library) = libraries.get(name.as_str()) else {
             return fail(
-                reason::LIBRARY_NOT_FOUND,
+                reason::packages::LIBRARY_NOT_FOUND,
                 format!(
                     "{field}.libraries: the variant has no library {:?}: add it to its libraries, or correct the name",
                     visible(name)

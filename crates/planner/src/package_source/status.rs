@@ -141,13 +141,13 @@ pub(super) fn report_result(
             None => (
                 condition::READY,
                 ConditionStatus::Unknown,
-                reason::SOURCE_REF_NOT_SET,
+                reason::packages::SOURCE_REF_NOT_SET,
                 "spec.sourceRef is not set: name the source of the charts",
             ),
             Some(_) => (
                 condition::READY,
                 ConditionStatus::True,
-                reason::NO_ARTIFACTS,
+                reason::packages::NO_ARTIFACTS,
                 "no variant has a component, so no artifact is made",
             ),
         };
@@ -178,7 +178,7 @@ pub(super) fn report_result(
     if now >= limit {
         let minutes = now.duration_since(since).as_mins();
         let problem = Problem {
-            reason: reason::SOURCE_WATCHER_STALLED,
+            reason: reason::packages::SOURCE_WATCHER_STALLED,
             message: format!(
                 "{} has no result for its generation {} after {minutes} minutes: check the controller of ArtifactGenerators",
                 make_id(snapshot).subject(),
@@ -223,10 +223,10 @@ fn judge_generator(live: Option<&Live>) -> GeneratorReport {
     };
     let Some(generator) = live.and_then(Live::object).map(ObjectView::new) else {
         let message = "the ArtifactGenerator does not exist yet".to_owned();
-        return waits(0, reason::ARTIFACT_GENERATOR_NOT_FOUND, message);
+        return waits(0, reason::packages::ARTIFACT_GENERATOR_NOT_FOUND, message);
     };
     let generation = generator.find_number("/metadata/generation").unwrap_or_default();
-    let not_ready = |message: String| waits(generation, reason::ARTIFACT_GENERATOR_NOT_READY, message);
+    let not_ready = |message: String| waits(generation, reason::packages::ARTIFACT_GENERATOR_NOT_READY, message);
     let Some(ready) = generator.find_condition(condition::READY) else {
         return not_ready("the ArtifactGenerator has no condition Ready yet".to_owned());
     };
@@ -246,7 +246,7 @@ fn judge_generator(live: Option<&Live>) -> GeneratorReport {
         status,
         reason: match is_word {
             true => ready.reason.to_owned(),
-            false => reason::ARTIFACT_GENERATOR_NOT_READY.to_owned(),
+            false => reason::packages::ARTIFACT_GENERATOR_NOT_READY.to_owned(),
         },
         message: tenure_api::text::visible(ready.message).into_owned(),
     }

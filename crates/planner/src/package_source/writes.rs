@@ -74,7 +74,7 @@ pub(super) fn plan_writes(snapshot: &Snapshot, now: Timestamp, artifacts: &[Outp
         (Some(wanted), Ownership::Missing) => writer.create(&wanted, stored.as_ref(), &mut record),
         (Some(wanted), Ownership::Ours(_)) => writer.replace(live, &wanted),
         (Some(_), Ownership::Foreign) => Err(Problem {
-            reason: reason::GENERATOR_CONFLICT,
+            reason: reason::packages::GENERATOR_CONFLICT,
             message: format!(
                 "{} exists and was not created by this PackageSource: delete it, or rename the PackageSource",
                 writer.id.subject()
@@ -178,7 +178,7 @@ impl Writer<'_> {
         if !self.plan.memory.sent_records.insert(digest) {
             *record = None;
             return Err(Problem {
-                reason: reason::RECORD_NOT_STORED,
+                reason: reason::packages::RECORD_NOT_STORED,
                 message: format!(
                     "the definition of packagesources.cozystack.io drops status.generator, so {} is not created: install Tenure's \
                      definition (tenure install --packages)",
