@@ -388,7 +388,7 @@ rules:
                 "rules cannot apply to both",
             ),
             ("rules: [{level: None, user: [a]}]", "unknown field `user`"),
-            ("rules: []", "rules: there is none"),
+            ("rules: []", "rules: there are no rules"),
         ] {
             let error = Policy::read(format!("{head}{text}").as_bytes()).unwrap_err();
             assert!(error.contains(fault), "{text}: {error}");

@@ -219,7 +219,7 @@ async fn body_too_large_to_decode_is_refused() {
         panic!("it comes to more than there is");
     };
     assert_eq!(error.code, 413);
-    assert!(error.message.contains(" MiB in memory"), "{}", error.message);
+    assert!(error.message.contains(" MiB of memory"), "{}", error.message);
     // The weight of YAML may be too high, so the body is admitted alone. An administrator has no limit.
     let alone = burden(dense.clone(), "application/yaml")
         .charge_decoded(&account, EVER)
