@@ -13,19 +13,12 @@ const TRIALS: &str = "trials";
 /// The number of programs at once. With three, two processors are never idle while scenarios run; later they wait for the disk a third of the time.
 const AT_ONCE: usize = 3;
 
-/// The programs that take longest, and begin first: at the end, one of them would run alone.
-const LONGEST_FIRST: [&str; 3] = ["admission-it", "tenure-it", "tenure-two_worlds"];
-
 /// The most tests in a part of a program of scenarios: the longest program would run alone at the end, and leave a processor idle.
 const PART: usize = 65;
 
 /// Runs all tests, and prints their times if requested.
 pub(crate) fn run(timings: bool) -> anyhow::Result<()> {
-    let mut suites = suites::build_suites(&[])?;
-    suites.sort_by_key(|suite| {
-        let place = LONGEST_FIRST.iter().position(|name| *name == suite.describe());
-        place.unwrap_or(LONGEST_FIRST.len())
-    });
+    let suites = suites::build_suites(&[])?;
     let mut runs = Vec::new();
     for suite in &suites {
         for (name, tests) in split(suite)? {
