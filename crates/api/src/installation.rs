@@ -326,10 +326,11 @@ pub fn policing(policies: &[Value]) -> Vec<Value> {
     objects
 }
 
-/// Adds objects to an installation. They replace objects of the same kinds and names, so that each object is applied and exported once.
+/// Adds objects to an installation. They replace objects of the same kinds, names and namespaces, so that each object is applied and exported once.
 pub fn add_or_replace(objects: &mut Vec<Value>, added: Vec<Value>) {
-    let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
-    objects.retain(|object| !added.iter().any(|other| name(other) == name(object)));
+    let id =
+        |object: &Value| ["/kind", "/metadata/name", "/metadata/namespace"].map(|path| object.pointer(path).cloned());
+    objects.retain(|object| !added.iter().any(|other| id(other) == id(object)));
     objects.extend(added);
 }
 
