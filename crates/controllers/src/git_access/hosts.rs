@@ -130,7 +130,7 @@ impl HostSlot {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts with the other providers of the same host from now on.
+    /// Shares the counts of requests and refusals with the other providers of the same host.
     pub(super) fn share_restraint(&self, restraint: SharedRateLimiter) {
         self.kept().restraint = restraint;
     }

@@ -171,8 +171,8 @@ fn write_container() -> Value {
     json!({ "name": "a", "image": format!("{REGISTRY}/a:1"), "imagePullPolicy": "Always" })
 }
 
-/// Lists the objects that some attacks change, each with the path to create it at: a Pod that is never scheduled, a Deployment without Pods, and a RuntimeClass
-/// that the tenant isn't allowed. If a cluster can't have one of them, only the attacks on it can't be tried.
+/// Lists the objects that some attacks change, each with the path to create it at. They are a Pod that is never scheduled, a Deployment without Pods, and a
+/// RuntimeClass that the tenant isn't allowed. If a cluster can't have one of them, only the attacks on it are left out.
 #[must_use]
 pub fn list_attack_targets(names: &Names) -> [(String, Value); 3] {
     let tenant = names.tenant();

@@ -258,7 +258,7 @@ async fn values_without_room_are_staged_in_another_secret() {
     bed.stage.shut_down().await;
 }
 
-/// A host limits the address of the cluster. So all its providers wait, and not only the one that got the answer.
+/// A host limits the address of the cluster. So its other providers wait, too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paused_host_gets_no_request_of_another_provider() {
     let bed = Bed::new(&["acc-o7"], "namespaces: [acc-o7]").await;
