@@ -21,6 +21,8 @@ const COUNTED_FOR: Duration = Duration::from_secs(600);
 const REMEMBERED: usize = 16;
 /// The number of events that an object may have at once (client-go's burst), and the time until it may have one more.
 const BURST: u32 = 25;
+/// The part of [`BURST`] that only warnings may use. Without it, the events of many good commits would use up the budget before the first failure.
+const KEPT_FOR_WARNINGS: u32 = 10;
 const ONE_MORE: Duration = Duration::from_secs(60);
 
 /// The `type` of a Kubernetes event, which says whether the event reports a problem.
@@ -129,7 +131,7 @@ impl EventHistory {
                 return EventWrite::Count;
             }
         }
-        if !self.spend(now) {
+        if !self.spend(event.kind, now) {
             return EventWrite::Count;
         }
         match known.and_then(|index| self.past_events.remove(index)) {
@@ -145,8 +147,8 @@ impl EventHistory {
         }
     }
 
-    /// Takes one event from the budget, if the budget allows it.
-    fn spend(&mut self, now: SystemTime) -> bool {
+    /// Takes one event of this kind from the budget, if the budget allows it.
+    fn spend(&mut self, kind: EventKind, now: SystemTime) -> bool {
         let since = *self.refilled.get_or_insert(now);
         let waited = now.duration_since(since).unwrap_or_default();
         let more = u32::try_from(waited.as_secs() / ONE_MORE.as_secs()).unwrap_or(u32::MAX);
@@ -154,9 +156,13 @@ impl EventHistory {
             self.budget = self.budget.saturating_add(more).min(BURST);
             self.refilled = Some(now);
         }
-        let affordable = self.budget > 0;
-        self.budget = self.budget.saturating_sub(1);
-        affordable
+        let kept = match kind {
+            EventKind::Normal => KEPT_FOR_WARNINGS,
+            EventKind::Warning => 0,
+        };
+        let is_affordable = self.budget > kept;
+        self.budget -= u32::from(is_affordable);
+        is_affordable
     }
 
     fn remember(&mut self, event: &ObjectEvent, message: &str, name: String, now: SystemTime) {
@@ -388,5 +394,30 @@ mod tests {
             history.judge("another", &event("this"), "this", start),
             EventWrite::Create
         );
+    }
+    #[test]
+    fn normal_events_leave_a_budget_for_warnings() {
+        let (mut history, start) = (EventHistory::default(), SystemTime::UNIX_EPOCH);
+        let mut record = |kind, round: u32, now| {
+            let message = round.to_string();
+            let event = ObjectEvent {
+                kind,
+                ..event(&message)
+            };
+            history.judge("uid", &event, &message, now) == EventWrite::Create
+        };
+        let count = |written: Vec<bool>| written.into_iter().filter(|written| *written).count();
+        let normal = count((0..100).map(|round| record(EventKind::Normal, round, start)).collect());
+        assert_eq!(normal, 15);
+        let warnings = count(
+            (100..200)
+                .map(|round| record(EventKind::Warning, round, start))
+                .collect(),
+        );
+        assert_eq!(warnings, 10);
+        // A normal event is written again once the warnings have their part back.
+        let minutes = (1..=11).map(|minute| start + minute * ONE_MORE);
+        let normal = minutes.map(|now| record(EventKind::Normal, 200, now)).collect();
+        assert_eq!(count(normal), 1);
     }
 }

@@ -102,20 +102,30 @@ impl Shop {
         self.wait_until_applied(admin).await;
     }
 
-    /// Waits for an event at the Surface with these words.
+    /// Waits for an event at the Surface with these words. A failure shows the messages of all its events.
     pub(crate) async fn wait_for_event(&self, admin: &Admin, words: &str) {
+        let mut found = BTreeSet::new();
+        let started = Instant::now();
+        while started.elapsed() < PATIENCE {
+            found.extend(self.list_event_messages(admin).await);
+            if found.iter().any(|message| message.contains(words)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("no event of the Surface says {words:?}: {found:#?}");
+    }
+
+    /// Returns the messages of the Surface's events.
+    async fn list_event_messages(&self, admin: &Admin) -> Vec<String> {
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": self.tenant, "name": ""}});
-        wait_until(&format!("an event says {words:?}"), async || {
-            let events = admin.api(&event).list(&Default::default()).await.unwrap();
-            let is_reported = events.items.iter().any(|event| {
-                event.data["message"]
-                    .as_str()
-                    .is_some_and(|message| message.contains(words))
-                    && event.data["involvedObject"]["kind"] == "Surface"
-            });
-            is_reported.then_some(())
-        })
-        .await;
+        let events = admin.api(&event).list(&Default::default()).await.unwrap();
+        let of_surface = events
+            .items
+            .iter()
+            .filter(|event| event.data["involvedObject"]["kind"] == "Surface");
+        let messages = of_surface.filter_map(|event| event.data["message"].as_str());
+        messages.map(str::to_owned).collect()
     }
 
     /// Deletes the events, so that the same words must be reported again.
