@@ -9,8 +9,8 @@ use super::dependencies::{find_unready, list_awaited, list_package_releases};
 use super::release::make_release;
 use super::selection::{Component, Problem, ReleaseName, Selection};
 use super::{Snapshot, namespaces};
+use crate::chart_values::Layer;
 use crate::cycle;
-use crate::package_values::Layer;
 
 /// The largest HelmRelease, in bytes of JSON. The store of an API server takes 1.5 MiB.
 const MOST_BYTES: usize = 1 << 20;

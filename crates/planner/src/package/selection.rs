@@ -8,7 +8,7 @@ use tenure_api::package::DEFAULT_VARIANT;
 use tenure_api::package_source::{ComponentInstall, PackageVariant, VariantComponent};
 use tenure_api::{ObjectId, Package, PackageSource, reason};
 
-use crate::package_values::Override;
+use crate::chart_values::Override;
 
 /// The group of HelmReleases.
 pub(super) const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";

@@ -7,10 +7,10 @@ use tenure_api::package_source::{CRD_POLICIES, WAIT_STRATEGIES};
 use tenure_api::{Package, reason};
 
 use super::selection::{Problem, ReleaseName, Selection};
+use crate::chart_values::{Layer, check_size};
 use crate::cycle;
 use crate::list_limits::{EXPRESSION, HEALTH_CHECK_EXPRESSIONS};
 use crate::package_settings::{COMPONENTS, DEPENDENCIES};
-use crate::package_values::{Layer, check_size};
 
 /// Components that a Package changes.
 const CHANGED_COMPONENTS: usize = 1000;

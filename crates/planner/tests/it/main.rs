@@ -12,6 +12,7 @@
 mod alert;
 mod artifact_generator;
 mod bucket;
+mod chart_values;
 mod deploy_keys;
 mod external_artifact;
 mod git_repository;
@@ -19,7 +20,6 @@ mod health;
 mod maxima;
 mod oci_repository;
 mod package;
-mod package_values;
 mod provider;
 mod provider_payloads;
 mod provider_status;

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::{Condition, Package, PackageSource, condition};
 use tenure_planner::answer::Answer;
+use tenure_planner::chart_values::Override;
 use tenure_planner::package::{
     Attempt, ComponentOverride, Memory, Neighbours, Overrides, PackageFacts, PackageIndex, Snapshot, Step, plan,
 };
 use tenure_planner::package_settings::Settings;
-use tenure_planner::package_values::Override;
 use tenure_planner::{Live, Next, Request, WriteAnswer};
 
 fn now() -> Timestamp {

@@ -7,10 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tenure_api::{ObjectId, Package, PackageSource, condition};
 use tenure_planner::answer::Answer;
+use tenure_planner::chart_values::{KeyedList, Override};
 use tenure_planner::package::{self, Attempt, ComponentOverride, Overrides, PackageFacts, PackageIndex, Step};
 use tenure_planner::package_settings::Settings;
 use tenure_planner::package_source::{self, ArtifactIndex};
-use tenure_planner::package_values::{KeyedList, Override};
 use tenure_planner::{FinalizerChange, Live, Next, Request};
 
 use super::checks::{self, Record};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};
-use tenure_planner::package_values::{ExactNumber, ExactValue, Layer, Override, read_yaml};
+use tenure_planner::chart_values::{ExactNumber, ExactValue, Layer, Override, read_yaml};
 
 /// Numbers at the limits of every type.
 const NUMBERS: [&str; 12] = [
