@@ -345,13 +345,13 @@ impl Dependents<'_> {
                     let is_taken_over = !self.finalizers.is_checked(&live.0);
                     // Admission lets a tenant set a finalizer until the object has the label. So the label is written together with a proof that no finalizer was added
                     // meanwhile: the version without finalizers.
-                    let has_to_wait = is_taken_over && self.finalizers.is_guarded && release.is_some();
+                    let has_to_wait = is_taken_over && self.finalizers.judges_writes && release.is_some();
                     releases.extend(release);
                     match verdict {
                         Verdict::Differs if has_to_wait => {}
                         Verdict::Differs => {
                             let version = live.view().find_text("/metadata/resourceVersion");
-                            let version = version.filter(|_| is_taken_over && self.finalizers.is_guarded);
+                            let version = version.filter(|_| is_taken_over && self.finalizers.judges_writes);
                             let step = self.write(wanted, problems);
                             applies.extend(step.map(|step| bind_to_version(step, version)));
                         }

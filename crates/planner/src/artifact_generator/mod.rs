@@ -127,7 +127,7 @@ pub struct Snapshot {
     /// The stored artifacts of the ExternalArtifacts, by name. Their statuses are no evidence.
     pub stored: BTreeMap<String, StoredArtifact>,
     /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
-    pub is_guarded: bool,
+    pub judges_writes: bool,
     /// The current attempt, and the answers to its steps.
     pub attempt: dependents::Attempt,
     /// The state that the last plan left.
@@ -375,7 +375,7 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
         now,
         finalizers: FinalizerRule {
             // Admission checks finalizers only in tenants' namespaces.
-            is_guarded: snapshot.is_guarded && matches!(snapshot.placement, Placement::Tenant(_)),
+            judges_writes: snapshot.judges_writes && matches!(snapshot.placement, Placement::Tenant(_)),
             listed: "",
         },
         lingering: BTreeMap::new(),

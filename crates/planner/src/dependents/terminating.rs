@@ -39,7 +39,7 @@ const LONGEST_LIST: usize = 256;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FinalizerRule<'a> {
     /// Whether admission checks writes in the cluster.
-    pub(crate) is_guarded: bool,
+    pub(crate) judges_writes: bool,
     /// Names and, with a `*` at the end, beginnings of names that an administrator lists, separated by commas.
     pub(crate) listed: &'a str,
 }
@@ -47,7 +47,7 @@ pub(crate) struct FinalizerRule<'a> {
 impl FinalizerRule<'_> {
     /// Checks whether admission keeps tenants from setting finalizers on an object: its rule covers those with the label.
     pub(super) fn is_checked(&self, live: &Value) -> bool {
-        self.is_guarded && ObjectView::new(live).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
+        self.judges_writes && ObjectView::new(live).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
     }
 
     /// Lists the finalizers of an object that the controller removes.
@@ -293,13 +293,13 @@ mod tests {
             "evilk8s.io/x"
         ]);
         let rule = FinalizerRule {
-            is_guarded: false,
+            judges_writes: false,
             listed: "ops.example.net/*",
         };
         let removable = rule.list_removable(&make_held(&labels, &all));
         assert_eq!(removable, ["example.org/mine", "evilk8s.io/x"]);
         let guarded = FinalizerRule {
-            is_guarded: true,
+            judges_writes: true,
             listed: "",
         };
         assert!(guarded.list_removable(&make_held(&labels, &all)).is_empty());

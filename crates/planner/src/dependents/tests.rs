@@ -22,7 +22,7 @@ fn make_wanted() -> Wanted {
     }
 }
 
-fn plan_writes(live: &Value, attempt: &Attempt, is_guarded: bool) -> Vec<Request> {
+fn plan_writes(live: &Value, attempt: &Attempt, judges_writes: bool) -> Vec<Request> {
     let wanted = make_wanted();
     let live = BTreeMap::from([(wanted.id.clone(), Live::Present(Object(live.clone())))]);
     let mut memory = Memory::default();
@@ -32,7 +32,10 @@ fn plan_writes(live: &Value, attempt: &Attempt, is_guarded: bool) -> Vec<Request
         attempt,
         memory: &mut memory,
         now: Timestamp::UNIX_EPOCH,
-        finalizers: FinalizerRule { is_guarded, listed: "" },
+        finalizers: FinalizerRule {
+            judges_writes,
+            listed: "",
+        },
         lingering: BTreeMap::new(),
     };
     let judge = |live: &Value, wanted: &Wanted| match live["metadata"]["labels"] == wanted.object["metadata"]["labels"]

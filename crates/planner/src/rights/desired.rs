@@ -182,7 +182,7 @@ impl DesiredObjects {
     pub(super) fn plan_release(&self, snapshot: &Snapshot) -> Option<Release> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
         let rule = FinalizerRule {
-            is_guarded: snapshot.is_checked(),
+            judges_writes: snapshot.is_checked(),
             listed: "",
         };
         let mut removed = rule.list_removable(live);

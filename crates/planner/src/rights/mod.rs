@@ -102,7 +102,7 @@ pub struct Snapshot {
     /// The Tenant that owns the lane, if any: the lane's account is collected with it.
     pub owner: Option<LaneOwner>,
     /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
-    pub is_guarded: bool,
+    pub judges_writes: bool,
     /// The account and the RoleBinding, as watches report them. A missing one is requested with [`Request::Read`].
     pub live: BTreeMap<ObjectId, Live>,
     /// The current attempt, and the answers to its steps.
@@ -114,7 +114,7 @@ pub struct Snapshot {
 impl Snapshot {
     /// Checks whether admission prevents tenants from setting finalizers on managed objects in this namespace. The rule holds in tenants' namespaces only.
     fn is_checked(&self) -> bool {
-        self.is_guarded && matches!(self.placement, Placement::Tenant(_))
+        self.judges_writes && matches!(self.placement, Placement::Tenant(_))
     }
 }
 
@@ -275,7 +275,7 @@ fn put_in_place(
         memory: &mut plan.memory.refused,
         now,
         finalizers: FinalizerRule {
-            is_guarded: snapshot.is_checked(),
+            judges_writes: snapshot.is_checked(),
             listed: "",
         },
         lingering: BTreeMap::new(),

@@ -55,7 +55,7 @@ impl World {
                     is_protected: false,
                 },
                 owner: None,
-                is_guarded: true,
+                judges_writes: true,
                 live: BTreeMap::new(),
                 attempt: Attempt::new(time_at(0)),
                 memory: Memory::default(),
@@ -494,7 +494,7 @@ fn binding_held_by_finalizer_is_corrected_and_reported() {
 #[test]
 fn finalizer_in_namespace_without_tenant_is_removed() {
     let mut world = World::new();
-    world.snapshot.is_guarded = true;
+    world.snapshot.judges_writes = true;
     world.run();
     world.take_done();
     let live = world.live(&binding_id());

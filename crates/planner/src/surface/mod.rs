@@ -75,7 +75,7 @@ pub struct Snapshot {
     pub access: BTreeMap<String, String>,
     /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
     #[serde(default)]
-    pub is_guarded: bool,
+    pub judges_writes: bool,
     /// The current attempt, and the answers to its steps.
     pub attempt: Attempt,
     /// The state that the last plan left.
@@ -186,7 +186,7 @@ fn write(
         memory: &mut plan.memory,
         now,
         finalizers: FinalizerRule {
-            is_guarded: snapshot.is_guarded,
+            judges_writes: snapshot.judges_writes,
             listed: "",
         },
         lingering: BTreeMap::new(),

@@ -217,7 +217,7 @@ pub(super) fn report_access(
         return Some(add_duration(now, FIRST));
     };
     let settings = &snapshot.tenancy.settings;
-    let is_judged = settings.is_guarded || settings.has_policies;
+    let is_judged = settings.judges_writes();
     let is_refused = is_judged && facts.exclusive_account;
     let tokens = list_token_secrets(snapshot, &account);
     let name = format!(

@@ -50,7 +50,7 @@ pub(super) fn list_wanted(
         left_out.push(AUTHOR_CLUSTER_ROLE);
     }
     // RBAC can't restrict which labels are changed.
-    if !(settings.is_guarded || settings.has_policies) {
+    if !settings.judges_writes() {
         left_out.push(NAMESPACE_EDITOR_CLUSTER_ROLE);
     }
     let mut bindings: Vec<Binding> = Vec::new();
@@ -104,7 +104,7 @@ pub(super) fn list_wanted(
         Some((_, Err(denial))) => problems.push(denial.message),
         Some((home, Ok(account))) if account.as_str() == format!("{}{TENANT_GITOPS_SUFFIX}", facts.name) => {
             wanted.push(make_service_account(snapshot, home, &account));
-            let checks_writes = settings.is_guarded || settings.has_policies;
+            let checks_writes = settings.judges_writes();
             bindings.extend(bind_account(named, &make_account_subject(home, &account), checks_writes));
         }
         // An administrator creates an account that the Tenant names instead. Its rights are those of an owner.

@@ -244,7 +244,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     }
     problems.extend(bindings::advise_on_refused(&wanted, &plan.memory));
     let settings = &snapshot.tenancy.settings;
-    if settings.is_guarded || settings.has_policies {
+    if settings.judges_writes() {
         problems.extend(facts.bounds.list_problems());
     }
     problems.extend(pod_security::find_problem(&snapshot.tenant));
@@ -358,7 +358,7 @@ fn make_dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut M
         memory,
         now,
         finalizers: FinalizerRule {
-            is_guarded: snapshot.tenancy.settings.judges_writes(),
+            judges_writes: snapshot.tenancy.settings.judges_writes(),
             listed: snapshot
                 .tenant
                 .metadata

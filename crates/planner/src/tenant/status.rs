@@ -31,7 +31,7 @@ const USUAL: [&str; 4] = [
 pub(super) fn name_state(snapshot: &Snapshot) -> &'static str {
     let is_cordoned = snapshot.tenant.spec.cordoned.unwrap_or_default();
     let settings = &snapshot.tenancy.settings;
-    match is_cordoned && (settings.is_guarded || settings.has_policies) {
+    match is_cordoned && settings.judges_writes() {
         true => "Cordoned",
         false => "Active",
     }

@@ -74,7 +74,7 @@ pub(crate) fn make_snapshot(spec: Value) -> Snapshot {
     let attempt = Attempt::new(start(), &generator.metadata);
     let sources = [("repo", make_source("mono", "1")), ("other", make_source("base", "2"))];
     Snapshot {
-        is_guarded: true,
+        judges_writes: true,
         generator,
         placement: make_placement(),
         grants: Vec::new(),

@@ -81,7 +81,7 @@ fn of_surface(sources: &Value) -> BTreeMap<String, (String, String)> {
             placement: make_tenancy().find_placement("tenure-system"),
             live: BTreeMap::new(),
             lane_trouble: None,
-            is_guarded: true,
+            judges_writes: true,
             ownership: None,
             keys: std::collections::BTreeMap::new(),
             access: std::collections::BTreeMap::new(),

@@ -38,7 +38,7 @@ pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Time
         placement: tenancy.find_placement(namespace),
         live: std::collections::BTreeMap::new(),
         lane_trouble: None,
-        is_guarded: true,
+        judges_writes: true,
         ownership: None,
         keys: std::collections::BTreeMap::new(),
         access: std::collections::BTreeMap::new(),

@@ -97,8 +97,7 @@ impl RightsReconciler {
                     uid: tenant.metadata.uid.clone()?,
                 })
             }),
-            // Unlike `Settings::is_guarded`, this is also true if only policies check writes.
-            is_guarded: self.hub.context.settings.judges_writes(),
+            judges_writes: self.hub.context.settings.judges_writes(),
             live: self.answered.merge_watched(live),
             attempt: self.attempt.clone(),
             memory: self.memory.clone(),

@@ -78,8 +78,7 @@ impl SurfaceReconciler {
             placement: placement.clone(),
             live: BTreeMap::new(),
             lane_trouble: None,
-            // Unlike `Settings::is_guarded`, this is also true if only policies check writes.
-            is_guarded: self.hub.context.settings.judges_writes(),
+            judges_writes: self.hub.context.settings.judges_writes(),
             ownership: None,
             keys: BTreeMap::new(),
             access: BTreeMap::new(),

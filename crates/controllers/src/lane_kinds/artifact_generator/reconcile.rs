@@ -81,8 +81,7 @@ impl GeneratorReconciler {
         let attempt = self.snapshot.take().map(|snapshot| snapshot.attempt);
         self.snapshot.insert(Snapshot {
             generator: generator.clone(),
-            // Unlike `Settings::is_guarded`, this is also true if only policies check writes.
-            is_guarded: self.shard.context.settings.judges_writes(),
+            judges_writes: self.shard.context.settings.judges_writes(),
             grants: self.shard.context.settings.reference_grants.clone(),
             room: self.shard.generator_reports.find_room(&self.key.name, elsewhere),
             placement,
