@@ -58,6 +58,7 @@ pub(super) fn request_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
             overlay: context.overlay.clone(),
             inputs,
         };
+        context.memory.render_inputs = inputs::list_states(context.snapshot);
         return Err(context.plan_again(vec![Step::Render(request)]));
     };
     if rendered.artifact_digest != artifact.digest

@@ -9,18 +9,19 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use tenure_api::kustomization::SubstituteReference;
 use tenure_api::metadata::WATCH_CONFIG;
 use tenure_api::names::is_dns_subdomain;
 use tenure_api::{KustomizationSpec, ObjectId, ObjectView, reason};
 
 use super::context::Context;
-use super::types::Snapshot;
+use super::types::{InputState, Snapshot};
 use super::{Phase, decryption, outcome, remote_cluster};
 use crate::answer::{Live, Reason};
 use crate::list_limits;
 use crate::object::Object;
-use crate::plan::Watched;
+use crate::plan::{Next, Watched};
 use crate::render_inputs::{ALWAYS, DecryptionKeys, RenderInputs, Variable};
 
 /// The form of a variable's name, in Flux's words.
@@ -247,13 +248,57 @@ pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &L
 /// Checks whether a change of an input of the rendering triggers an attempt: if the object has Flux's watch label, or if the last attempt failed. A failed attempt
 /// may have failed because of any input.
 pub(super) fn triggers_attempt(snapshot: &Snapshot, before: &Live, now: &Live) -> bool {
-    let asks = |live: &Live| {
-        let label = live
-            .object()
-            .and_then(|live| ObjectView::new(live).find_label(WATCH_CONFIG));
-        label == Some("Enabled")
-    };
     // The label of the present object counts, or of the last state of a deleted object.
-    let asked = asks(now) || (now.is_gone() && asks(before));
+    let asked = is_labelled(now) || (now.is_gone() && is_labelled(before));
     asked || snapshot.memory.retry.is_some()
+}
+
+fn is_labelled(live: &Live) -> bool {
+    let label = live
+        .object()
+        .and_then(|live| ObjectView::new(live).find_label(WATCH_CONFIG));
+    label == Some("Enabled")
+}
+
+/// Returns the states of the objects that give inputs to the rendering. Objects that could not be read have none.
+pub(super) fn list_states(snapshot: &Snapshot) -> BTreeMap<ObjectId, InputState> {
+    let targets = list_targets(snapshot).into_iter();
+    targets
+        .filter_map(|target| Some((target.id.clone(), read_state(snapshot.find_here(&target.id)?)?)))
+        .collect()
+}
+
+fn read_state(live: &Live) -> Option<InputState> {
+    let digest = match live {
+        Live::Present(object) => {
+            let data = ["/data", "/binaryData"].map(|place| object.0.pointer(place).cloned().unwrap_or_default());
+            Some(Sha256::digest(Value::from(data.to_vec()).to_string()).into())
+        }
+        Live::Absent => None,
+        Live::Unserved | Live::Failed(_) => return None,
+    };
+    Some(InputState {
+        digest,
+        is_labelled: is_labelled(live),
+    })
+}
+
+/// Restarts an attempt that ends, if an input with Flux's watch label has changed since the rendering. The reconciler compares later changes with the objects of the
+/// last plan, so nothing else would notice this change before the next interval. Objects that the Kustomization applies itself don't count.
+pub(super) fn restart_if_overtaken(snapshot: &Snapshot, plan: &mut super::Plan) {
+    let rendered = snapshot.attempt.rendered.as_ref();
+    if !matches!(plan.next, Next::Done(_)) || rendered.is_none_or(|rendered| rendered.outcome.is_err()) {
+        return;
+    }
+    let now = list_states(snapshot);
+    let is_overtaken = snapshot.memory.render_inputs.iter().any(|(id, before)| {
+        let is_own = snapshot.memory.settled.contains_key(id) || plan.memory.settled.contains_key(id);
+        now.get(id).is_some_and(|now| {
+            let counts = now.is_labelled || (now.digest.is_none() && before.is_labelled);
+            !is_own && counts && now.digest != before.digest
+        })
+    });
+    if is_overtaken {
+        plan.next = Next::Restart;
+    }
 }

@@ -126,6 +126,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Ok(plan) => plan,
         Err(plan) => *plan,
     };
+    inputs::restart_if_overtaken(snapshot, &mut plan);
     validation::add_finalizer(snapshot, &mut plan);
     origin::add_origin(snapshot, &mut plan);
     remote_cluster::write_cluster(snapshot, &mut plan, now);

@@ -230,6 +230,21 @@ pub struct OngoingDeletions {
     pub cycle: BTreeSet<ObjectId>,
 }
 
+/// The state of an object that gives inputs to a rendering. It is never printed, since short values could be guessed with the digest.
+#[derive(Clone, PartialEq, Eq)]
+pub struct InputState {
+    /// SHA-256 of the data; nothing for an absent object.
+    pub(super) digest: Option<[u8; 32]>,
+    /// Whether a change of the object starts an attempt by its label.
+    pub(super) is_labelled: bool,
+}
+
+impl std::fmt::Debug for InputState {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("InputState(hidden)")
+    }
+}
+
 /// The result of a rendering.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -308,6 +323,9 @@ pub struct Memory {
     /// The objects that the Kustomization gains and drops with the current revision. Other Kustomizations use this, this one does not.
     #[serde(skip)]
     pub turnover: Option<Arc<ObjectTurnover>>,
+    /// The objects from which the last requested rendering has its inputs.
+    #[serde(skip)]
+    pub render_inputs: BTreeMap<ObjectId, InputState>,
     /// The number of attempts in a row that ended because an answer was missing.
     pub transient_failures: u32,
     /// The time of the next attempt after a failed one, and the input of the failed one.
