@@ -51,6 +51,10 @@ pub const SOURCE_VERIFIED: &str = "SourceVerified";
 /// HelmReleases that a Package no longer plans are still in the cluster. Tenure's own.
 pub const REMOVAL_PENDING: &str = "RemovalPending";
 
+/// Whether a PackageValues is valid, and its Package and components exist.
+pub const ACCEPTED: &str = "Accepted";
+/// Whether the HelmReleases have the changes of a PackageValues.
+pub const MERGED: &str = "Merged";
 /// Whether the policies of an Enforcement are in force. Tenure's own.
 pub const POLICIES_IN_FORCE: &str = "PoliciesInForce";
 /// Whether the webhook configurations of an Enforcement have the required form. Tenure's own.

@@ -115,6 +115,9 @@ pub struct PackageComponent {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageStatus {
+    /// The PackageValues whose changes all HelmReleases have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_values: Option<ValuesVersion>,
     /// Conditions of the Package.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
@@ -124,12 +127,26 @@ pub struct PackageStatus {
     /// The `metadata.generation` that was reconciled last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+    /// The PackageValues that was reconciled last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_values: Option<ValuesVersion>,
     /// Components that a PackageValues changes, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overridden: Option<String>,
     /// HelmReleases that the Package created, or is about to create. A HelmRelease without an entry is never changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub releases: Vec<PackageRelease>,
+}
+
+/// A version of the PackageValues.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct ValuesVersion {
+    /// The `metadata.generation` of the PackageValues.
+    pub generation: i64,
+    /// The `metadata.uid` of the PackageValues.
+    pub uid: String,
 }
 
 /// A HelmRelease of the Package.

@@ -9,14 +9,14 @@
 use std::collections::BTreeMap;
 
 use kube::CustomResource;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::condition::Condition;
 use crate::package::any_values;
 
-/// Changes that are laid over the Package of the same name. No controller of Tenure acts on this kind yet.
+/// Changes that are laid over the Package of the same name.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cozystack.io",
@@ -63,9 +63,14 @@ pub struct ComponentValues {
     /// Installs the component. Default: as in the Package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Values to remove, as JSON pointers such as `/controller/replicas`, at most 1,000. A `null` in `values` does not remove a value: a patch drops the `null`.
+    /// Lists in `values` whose items merge by a key with those of the Package, at most 1,000. Every other list replaces the list of the Package.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 1000), inner(length(max = 1024), regex(pattern = r"^(/[^/]*)+$")))]
+    #[schemars(length(max = 1000))]
+    pub lists: Vec<KeyedList>,
+    /// Values to remove, as paths such as `/controller/replicas`, at most 1,000. A key at the top needs no `/`. A `null` in `values` does not remove a value: a
+    /// patch drops the `null`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000), inner(length(min = 1, max = 1024)))]
     pub unset: Vec<String>,
     /// Values of the component's Helm chart, laid over the values of the Package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,14 +78,59 @@ pub struct ComponentValues {
     pub values: Option<Map<String, Value>>,
 }
 
+/// A list in values whose items merge by a key. Items keep the order of the Package, and new items follow. An item `{KEY: …, $remove: true}` removes the item with this
+/// key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct KeyedList {
+    /// The path of the list, such as `/controller/images`. A key at the top needs no `/`. In a key, `~1` is a `/`, and `~0` is a `~`.
+    #[schemars(length(min = 1, max = 1024))]
+    pub path: String,
+    /// The key of the items: each item has a text or a whole number there, each once in a list.
+    #[schemars(length(min = 1, max = 1024))]
+    pub key: String,
+}
+
 /// State of the PackageValues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageValuesStatus {
+    /// The changed components with their values after the changes, by name. A component that is disabled or has invalid changes is left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub components: BTreeMap<String, EffectiveValues>,
     /// Conditions: Accepted, Merged and Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// The `metadata.generation` that was reconciled last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+/// Values of a component after the changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct EffectiveValues {
+    /// SHA-256 of the values as JSON with sorted keys, as `sha256:HEX`.
+    pub digest: String,
+    /// The paths that the PackageValues sets or removes, at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overridden: Vec<String>,
+    /// The paths at which a map replaces another kind of value, at most 100. A map of `cozystack-values` or of the chart shows through there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<String>,
+    /// The values of the HelmRelease. They are left out if all components together have more than 32 KiB of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "atomic_values")]
+    pub values: Option<Map<String, Value>>,
+}
+
+/// Returns the schema of values that are stored as one field, so that managedFields don't name each of them.
+fn atomic_values(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "description": "Values of its HelmRelease. They are left out if all components together have more than 32 KiB of them.",
+        "x-kubernetes-map-type": "atomic",
+        "x-kubernetes-preserve-unknown-fields": true
+    })
 }

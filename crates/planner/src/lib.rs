@@ -55,6 +55,7 @@ pub mod overlay;
 pub mod package;
 pub mod package_settings;
 pub mod package_source;
+pub mod package_values;
 pub mod panic_report;
 pub mod plan;
 mod pointer;

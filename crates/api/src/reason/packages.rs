@@ -37,3 +37,15 @@ pub const ARTIFACT_GENERATOR_NOT_READY: &str = "ArtifactGeneratorNotReady";
 pub const SOURCE_WATCHER_STALLED: &str = "SourceWatcherStalled";
 /// Ours: a PackageSource makes no artifacts.
 pub const NO_ARTIFACTS: &str = "NoArtifacts";
+/// Ours: a PackageValues is valid, and its Package and components exist.
+pub const ACCEPTED: &str = "Accepted";
+/// Ours: the HelmReleases have the changes of a PackageValues.
+pub const MERGED: &str = "Merged";
+/// Ours: a PackageValues has no Package of its name.
+pub const TARGET_NOT_FOUND: &str = "TargetNotFound";
+/// Ours: the Package of a PackageValues was deleted.
+pub const ORPHANED: &str = "Orphaned";
+/// Ours: a PackageValues changes a component that its Package doesn't install.
+pub const COMPONENT_NOT_FOUND: &str = "ComponentNotFound";
+/// Ours: a PackageValues has changes that can't be applied.
+pub const INVALID: &str = "Invalid";

@@ -383,7 +383,9 @@ fn a_package_with_every_field() {
                 { "component": "other", "name": "other", "namespace": "cozy-metallb", "proofDigests": ["sha256:0"], "removing": true }
             ],
             "dependencies": { "cozystack.networking": { "ready": true } },
+            "appliedValues": { "generation": 1, "uid": "u" },
             "observedGeneration": 3,
+            "observedValues": { "generation": 2, "uid": "u" },
             "overridden": "metallb"
         }
     }));
@@ -397,11 +399,26 @@ fn package_values_with_every_field() {
         "metadata": { "name": "cozystack.metallb" },
         "spec": {
             "components": {
-                "metallb": { "enabled": true, "unset": ["/speaker/frr"], "values": { "speaker": { "logLevel": "debug" } } }
+                "metallb": {
+                    "enabled": true,
+                    "lists": [{ "path": "/images", "key": "name" }],
+                    "unset": ["/speaker/frr"],
+                    "values": { "speaker": { "logLevel": "debug" } }
+                }
             },
             "ignoreDependencies": ["cozystack.networking"]
         },
-        "status": { "observedGeneration": 1 }
+        "status": {
+            "components": {
+                "metallb": {
+                    "digest": "sha256:0",
+                    "overridden": ["/speaker/frr"],
+                    "replaced": ["/speaker"],
+                    "values": { "speaker": { "frr": null } }
+                }
+            },
+            "observedGeneration": 1
+        }
     }));
 }
 

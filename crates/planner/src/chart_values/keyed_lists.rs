@@ -8,15 +8,6 @@ use super::exact::ExactValue;
 use super::layer::Layer;
 use super::{Path, REMOVE, ValuesError, join_steps};
 
-/// A list whose items merge by a key.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct KeyedList {
-    /// The list, as an RFC 6901 pointer. Its steps are keys of maps.
-    pub path: String,
-    /// The key of the items.
-    pub key: String,
-}
-
 type Item = BTreeMap<String, ExactValue>;
 
 /// Merges an upper list into a lower one by the key of their items.

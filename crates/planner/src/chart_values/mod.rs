@@ -15,10 +15,10 @@ mod yaml;
 use std::fmt;
 
 pub use exact::{ExactNumber, ExactValue};
-pub use keyed_lists::KeyedList;
 pub use layer::{Found, Layer};
-pub(crate) use overrides::check_size;
 pub use overrides::{Effective, Override};
+pub(crate) use overrides::{check_size, write_json};
+pub use tenure_api::package_values::KeyedList;
 pub use yaml::read_yaml;
 
 /// The most levels of maps and lists. The API server's JSON has more, but each level costs stack in every reader.

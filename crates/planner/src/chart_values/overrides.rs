@@ -6,9 +6,9 @@ use std::fmt::{self, Write as _};
 use serde_json::{Map, Value};
 
 use super::exact::{ExactValue, read_entries};
-use super::keyed_lists::{KeyedList, check_removals, merge_lists};
+use super::keyed_lists::{check_removals, merge_lists};
 use super::layer::{Found, Layer};
-use super::{MOST_BYTES, MOST_RULES, Path, RESERVED, ValuesError, join_steps};
+use super::{KeyedList, MOST_BYTES, MOST_RULES, Path, RESERVED, ValuesError, join_steps};
 use crate::pointer::Pointer;
 
 /// Changes of the values of one component.
@@ -179,9 +179,15 @@ fn is_set_above(own: &Layer, steps: &[String]) -> bool {
     })
 }
 
+/// Reads a pointer. A key at the root needs no slash. In any other text without one, a separator might be meant that is none, such as a dot.
 fn read_pointer(field: &str, text: &str) -> Result<Vec<String>, ValuesError> {
     let shown: String = text.chars().take(100).collect();
-    let pointer = Pointer::parse(text).map_err(|problem| {
+    let is_key = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    let absolute = match !text.is_empty() && text.chars().all(is_key) {
+        true => format!("/{text}"),
+        false => text.to_owned(),
+    };
+    let pointer = Pointer::parse(&absolute).map_err(|problem| {
         ValuesError::at(
             "",
             format!("{field}: {shown:?} {problem}: write a path such as /controller/replicas"),
@@ -219,6 +225,12 @@ pub(crate) fn check_size(values: &Map<String, Value>) -> Result<(), ValuesError>
         &Path::Root,
         format!("the values have more than {MOST_BYTES} bytes: move large texts into a ConfigMap or Secret"),
     ))
+}
+
+/// Writes values as JSON with sorted keys.
+pub(crate) fn write_json(values: &Map<String, Value>) -> String {
+    let entries = read_entries(values, &Path::Root, 0).unwrap_or_default();
+    ExactValue::Map(entries).to_string()
 }
 
 /// Counts bytes up to a bound.
@@ -295,6 +307,9 @@ mod tests {
             json!([{ "name": "a" }, { "name": "b", "$remove": true }]),
             json!([{ "name": "a" }]),
         );
+        let short = json!({ "values": { "images": [{ "name": "b" }] }, "unset": ["tag"], "lists": [{ "path": "images", "key": "name" }] });
+        let expected = json!({ "images": [{ "name": "a", "tag": 1 }, { "name": "b" }], "tag": null });
+        assert_eq!(apply(json!({ "images": images(&["a"]) }), short), Ok(expected));
         check(
             json!({ "images": null }),
             json!([{ "name": 7 }]),

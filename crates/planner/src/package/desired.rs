@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use tenure_api::{ObjectId, reason};
 
 use super::dependencies::{find_unready, list_awaited, list_package_releases};
+use super::overrides::{ReleaseValues, merge_values};
 use super::release::make_release;
 use super::selection::{Component, Problem, ReleaseName, Selection};
 use super::{Snapshot, namespaces};
-use crate::chart_values::Layer;
 use crate::cycle;
 
 /// The largest HelmRelease, in bytes of JSON. The store of an API server takes 1.5 MiB.
@@ -139,32 +139,13 @@ fn plan_release(
     Ok(object)
 }
 
-/// Returns the values of a component. Without changes of a PackageValues they are those of the Package, unread.
+/// Returns the values of a component's HelmRelease.
 fn find_values(snapshot: &Snapshot, component: &str) -> Result<Option<Map<String, Value>>, Problem> {
-    let own = snapshot
-        .package
-        .spec
-        .components
-        .get(component)
-        .and_then(|own| own.values.as_ref());
-    let overrides = snapshot.overrides.as_ref();
-    let changes = overrides.and_then(|overrides| overrides.components.get(component));
-    let Some(changes) = changes
-        .map(|changes| &changes.changes)
-        .filter(|changes| !changes.is_empty())
-    else {
-        return Ok(own.cloned());
-    };
-    let layer = match own {
-        Some(own) => Layer::of(own),
-        None => Ok(Layer::default()),
-    };
-    let effective = layer.and_then(|layer| changes.apply(&layer, &layer));
-    let effective = effective.map_err(|error| {
+    let values = merge_values(&snapshot.package, snapshot.overrides.as_ref(), component);
+    values.map(ReleaseValues::into_values).map_err(|error| {
         Problem::invalid(format!(
             "PackageValues/{}: spec.components[{component}]: {error}",
             snapshot.name()
         ))
-    })?;
-    Ok(Some(effective.values))
+    })
 }

@@ -8,6 +8,7 @@ mod dependencies;
 mod desired;
 mod namespaces;
 mod neighbours;
+mod overrides;
 mod records;
 mod release;
 mod removal;
@@ -28,7 +29,9 @@ use crate::package_settings::Settings;
 use crate::plan::Next;
 pub use crate::recorded_objects::{Attempt, Replace, Retries, Step};
 pub use neighbours::{DependencyFacts, Neighbours, PackageFacts, PackageIndex};
-pub use selection::{ComponentOverride, Overrides, ReleaseName};
+pub use overrides::{ComponentOverride, Overrides, ReleaseValues, merge_values};
+pub use selection::ReleaseName;
+pub(crate) use selection::{Problem, Selection, select_variant};
 
 /// A plan for a Package, carried out by the account that an administrator names for Packages.
 pub type Plan = crate::plan::Plan<Step, ServiceAccount, PackageStatus, Memory>;

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use tenure_api::condition::{self, ConditionStatus};
 use tenure_api::{Package, PackageSource};
 
-use super::selection::{Overrides, ReleaseName, list_dependencies, select_variant};
+use super::overrides::Overrides;
+use super::selection::{ReleaseName, list_dependencies, select_variant};
 use crate::cycle;
 
 /// The summary of a Package for others.

@@ -1,6 +1,5 @@
 //! The variant that a Package selects, and the components that it installs.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +7,7 @@ use tenure_api::package::DEFAULT_VARIANT;
 use tenure_api::package_source::{ComponentInstall, PackageVariant, VariantComponent};
 use tenure_api::{ObjectId, Package, PackageSource, reason};
 
-use crate::chart_values::Override;
+use super::overrides::Overrides;
 
 /// The group of HelmReleases.
 pub(super) const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
@@ -43,33 +42,15 @@ impl fmt::Display for ReleaseName {
     }
 }
 
-/// The changes of a PackageValues.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Overrides {
-    /// Changes of components, by name.
-    pub components: BTreeMap<String, ComponentOverride>,
-    /// Packages that need not be ready, in addition to those of the Package.
-    pub ignore_dependencies: Vec<String>,
-}
-
-/// The changes of one component.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ComponentOverride {
-    /// Installs the component, or doesn't. Default: as in the Package.
-    pub enabled: Option<bool>,
-    /// Changes of the values.
-    pub changes: Override,
-}
-
 /// A reason for which something is not done, for conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+pub(crate) struct Problem {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 impl Problem {
-    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason,
             message: message.into(),
@@ -92,20 +73,20 @@ impl Problem {
 
 /// A component that the variant installs.
 #[derive(Clone, Debug)]
-pub(super) struct Component<'a> {
-    pub(super) spec: &'a VariantComponent,
-    pub(super) install: &'a ComponentInstall,
-    pub(super) release: ReleaseName,
-    pub(super) is_enabled: bool,
+pub(crate) struct Component<'a> {
+    pub(crate) spec: &'a VariantComponent,
+    pub(crate) install: &'a ComponentInstall,
+    pub(crate) release: ReleaseName,
+    pub(crate) is_enabled: bool,
 }
 
 /// The selected variant.
 #[derive(Clone, Debug)]
-pub(super) struct Selection<'a> {
-    pub(super) source: &'a PackageSource,
-    pub(super) variant: &'a PackageVariant,
+pub(crate) struct Selection<'a> {
+    pub(crate) source: &'a PackageSource,
+    pub(crate) variant: &'a PackageVariant,
     /// The components with an installation, in their order.
-    pub(super) components: Vec<Component<'a>>,
+    pub(crate) components: Vec<Component<'a>>,
 }
 
 /// Returns the name of the variant that a Package selects.
@@ -115,7 +96,7 @@ pub(super) fn name_variant(package: &Package) -> &str {
 }
 
 /// Selects the variant of a Package. A missing variant is never replaced by another one.
-pub(super) fn select_variant<'a>(
+pub(crate) fn select_variant<'a>(
     package: &Package,
     source: Option<&'a PackageSource>,
     overrides: Option<&Overrides>,

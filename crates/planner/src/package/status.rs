@@ -39,6 +39,7 @@ impl Status for PackageStatus {
 fn begin_status(snapshot: &Snapshot) -> PackageStatus {
     let mut status = snapshot.package.status.clone().unwrap_or_default();
     status.observed_generation = snapshot.package.metadata.generation;
+    status.observed_values = snapshot.overrides.as_ref().map(|overrides| overrides.origin.clone());
     status
 }
 
@@ -122,6 +123,8 @@ pub(super) fn report_result(mut work: Work<'_>, desired: &Desired, removal: &Rem
     report_contest(&mut status, &work);
     let states = list_states(&work, desired);
     let is_missing = states.iter().any(|state| matches!(state, ReleaseState::Missing));
+    let is_complete = work.problems.is_empty() && work.contested.is_empty() && !is_missing;
+    report_values(&mut status, snapshot, is_complete);
     if let Some(wait) = desired.wait.as_ref().filter(|_| is_missing && work.problems.is_empty()) {
         work.problems.push(wait.clone());
     }
@@ -170,6 +173,15 @@ fn list_overridden(snapshot: &Snapshot) -> Option<String> {
     let components = snapshot.overrides.iter().flat_map(|overrides| &overrides.components);
     let names: Vec<&str> = components.map(|(name, _)| name.as_str()).collect();
     (!names.is_empty()).then(|| names.join(","))
+}
+
+/// Records the PackageValues that all HelmReleases have. While one of them lacks its changes, the last record stays.
+fn report_values(status: &mut PackageStatus, snapshot: &Snapshot, is_complete: bool) {
+    match &snapshot.overrides {
+        None => status.applied_values = None,
+        Some(overrides) if is_complete => status.applied_values = Some(overrides.origin.clone()),
+        Some(_) => {}
+    }
 }
 
 fn report_removal(status: &mut PackageStatus, snapshot: &Snapshot, now: Timestamp, removal: &Removal) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tenure_api::package::ValuesVersion;
 use tenure_api::{Condition, Package, PackageSource, condition};
 use tenure_planner::answer::Answer;
 use tenure_planner::chart_values::Override;
@@ -190,9 +191,10 @@ fn release_has_the_same_bytes_without_package_values() {
     assert!(without[1].contains("\"values\":{}") && !without[2].contains("\"values\""));
     let empty = |enabled| ComponentOverride {
         enabled,
-        changes: Override::default(),
+        changes: Ok(Override::default()),
     };
     let overrides = Overrides {
+        origin: ValuesVersion::default(),
         components: [("one".to_owned(), empty(None)), ("two".to_owned(), empty(Some(true)))].into(),
         ignore_dependencies: vec!["x".to_owned()],
     };

@@ -2,6 +2,7 @@
 //! account beside it. Every plan on the way is checked against the invariants.
 
 mod checks;
+mod package_values;
 mod player;
 mod script;
 

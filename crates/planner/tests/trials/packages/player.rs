@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_api::{ObjectId, Package, PackageSource, condition};
+use tenure_api::{ObjectId, Package, PackageSource, PackageValues, condition};
 use tenure_planner::answer::Answer;
-use tenure_planner::chart_values::{KeyedList, Override};
-use tenure_planner::package::{self, Attempt, ComponentOverride, Overrides, PackageFacts, PackageIndex, Step};
+use tenure_planner::package::{self, Attempt, Overrides, PackageFacts, PackageIndex, Step};
 use tenure_planner::package_settings::Settings;
 use tenure_planner::package_source::{self, ArtifactIndex};
 use tenure_planner::{FinalizerChange, Live, Next, Request};
@@ -22,29 +21,31 @@ pub(crate) struct Player {
     world: World,
     settings: Settings,
     tenants: BTreeMap<String, String>,
-    packages: BTreeMap<String, PackageState>,
-    sources: BTreeMap<String, SourceState>,
-    overrides: BTreeMap<String, Overrides>,
+    pub(super) packages: BTreeMap<String, PackageState>,
+    pub(super) sources: BTreeMap<String, SourceState>,
+    pub(super) values: BTreeMap<String, PackageValues>,
+    /// The number of PackageValues so far, which their uids have.
+    pub(super) created_values: u32,
     index: PackageIndex,
     artifacts: ArtifactIndex,
-    now: Timestamp,
+    pub(super) now: Timestamp,
     /// The number of processes so far: the random text of the present one.
     process: u32,
     drops_records: bool,
     counted_writes: u64,
-    account: String,
+    pub(super) account: String,
 }
 
-struct PackageState {
-    package: Package,
+pub(super) struct PackageState {
+    pub(super) package: Package,
     attempt: Attempt,
     keeps_attempt: bool,
     live: BTreeMap<ObjectId, Live>,
     memory: package::Memory,
 }
 
-struct SourceState {
-    source: PackageSource,
+pub(super) struct SourceState {
+    pub(super) source: PackageSource,
     attempt: Attempt,
     live: BTreeMap<ObjectId, Live>,
     memory: package_source::Memory,
@@ -66,7 +67,8 @@ impl Player {
             tenants: scenario.tenants.clone(),
             packages: BTreeMap::new(),
             sources: BTreeMap::new(),
-            overrides: BTreeMap::new(),
+            values: BTreeMap::new(),
+            created_values: 0,
             index: PackageIndex::default(),
             artifacts: ArtifactIndex::default(),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
@@ -134,11 +136,11 @@ impl Player {
     /// Stores the summary of a Package, and reports the other Packages that are woken.
     fn update_index(&mut self, name: &str) {
         let source = self.sources.get(name).map(|state| &state.source);
-        let overrides = self.overrides.get(name);
+        let overrides = self.values.get(name).map(Overrides::of);
         let facts = self
             .packages
             .get(name)
-            .map(|state| PackageFacts::of(&state.package, source, overrides));
+            .map(|state| PackageFacts::of(&state.package, source, overrides.as_ref()));
         let affected = self.index.put(name, facts);
         self.report_affected("Package", affected);
     }
@@ -200,13 +202,11 @@ impl Player {
             } => {
                 writeln!(self.account, "# PackageValues of {package}").unwrap();
                 match components {
-                    None => drop(self.overrides.remove(&package)),
-                    Some(components) => {
-                        let overrides = read_overrides(&components, ignore_dependencies);
-                        self.overrides.insert(package.clone(), overrides);
-                    }
+                    None => drop(self.values.remove(&package)),
+                    Some(components) => self.put_values(&package, &components, &ignore_dependencies),
                 }
                 self.update_index(&package);
+                self.report_values(&package);
             }
             Act::AllowDeletion(name) => {
                 writeln!(self.account, "# the deletion is allowed").unwrap();
@@ -332,7 +332,7 @@ impl Player {
             let snapshot = package::Snapshot {
                 package: state.package.clone(),
                 source: self.sources.get(name).map(|source| source.source.clone()),
-                overrides: self.overrides.get(name).cloned(),
+                overrides: self.values.get(name).map(Overrides::of),
                 neighbours: self.index.look_up(name),
                 settings: self.settings.clone(),
                 tenants: self.tenants.clone(),
@@ -380,6 +380,7 @@ impl Player {
             self.update_index(name);
             if is_removed {
                 writeln!(self.account, "  Package/{name} is gone").unwrap();
+                self.report_values(name);
                 return true;
             }
             match plan.next {
@@ -393,6 +394,7 @@ impl Player {
                     state.live.retain(|id, live| {
                         !matches!(live, Live::Failed(_)) && plan.watch.iter().any(|watched| watched.id == *id)
                     });
+                    self.report_values(name);
                     return true;
                 }
             }
@@ -530,23 +532,6 @@ fn merge_patch(into: &mut Value, patch: &Value) {
             }
         }
         (into, patch) => *into = patch.clone(),
-    }
-}
-
-fn read_overrides(components: &Value, ignore_dependencies: Vec<String>) -> Overrides {
-    let read = |(name, component): (&String, &Value)| {
-        let texts: Vec<String> = serde_json::from_value(component["unset"].clone()).unwrap_or_default();
-        let lists: Vec<KeyedList> = serde_json::from_value(component["lists"].clone()).unwrap_or_default();
-        let changes = Override::of(component["values"].as_object(), &texts, &lists).unwrap();
-        let component = ComponentOverride {
-            enabled: component["enabled"].as_bool(),
-            changes,
-        };
-        (name.clone(), component)
-    };
-    Overrides {
-        components: components.as_object().unwrap().iter().map(read).collect(),
-        ignore_dependencies,
     }
 }
 

@@ -1,0 +1,104 @@
+//! The values of each changed component, and the changes that can't be applied.
+
+use std::collections::BTreeMap;
+
+use tenure_api::package_values::EffectiveValues;
+use tenure_api::{Package, reason, text};
+
+use crate::chart_values::write_json;
+use crate::outcome;
+use crate::package::{Overrides, Problem, ReleaseValues, Selection, merge_values};
+use tenure_api::digest::digest_bytes;
+
+/// The most bytes of values in one status.
+const MOST_BYTES: usize = 32 << 10;
+/// The most listed paths of one component.
+const MOST_PATHS: usize = 100;
+/// Bytes of the names, or of the problems, in one message.
+const SHOWN: usize = 4 << 10;
+
+/// The result of the changes.
+#[derive(Debug, Default)]
+pub(super) struct Merge {
+    /// The values of the changed components.
+    pub(super) components: BTreeMap<String, EffectiveValues>,
+    /// The reason for which some changes, or all, are not applied.
+    pub(super) problem: Option<Problem>,
+}
+
+/// Lays the changes over the Package.
+pub(super) fn merge(package: &Package, overrides: &Overrides, selection: &Selection<'_>) -> Merge {
+    let mut merge = Merge::default();
+    let mut invalid = Vec::new();
+    let mut missing = Vec::new();
+    for name in overrides.components.keys() {
+        let component = selection
+            .components
+            .iter()
+            .find(|component| component.spec.name == *name);
+        match (component, merge_values(package, Some(overrides), name)) {
+            (_, Err(error)) => invalid.push(format!("spec.components[{}]: {error}", text::visible_line(name))),
+            (None, Ok(_)) => missing.push(name.clone()),
+            (Some(component), Ok(ReleaseValues::Changed(effective))) if component.is_enabled => {
+                let cut = |mut paths: Vec<String>| {
+                    paths.truncate(MOST_PATHS);
+                    paths
+                };
+                let values = EffectiveValues {
+                    digest: digest_bytes(write_json(&effective.values).as_bytes()),
+                    overridden: cut(effective.overridden),
+                    replaced: cut(effective.replaced),
+                    values: Some(effective.values),
+                };
+                merge.components.insert(name.clone(), values);
+            }
+            (Some(_), Ok(_)) => {}
+        }
+    }
+    remove_large_values(&mut merge.components);
+    merge.problem = describe_problem(&invalid, &missing, selection);
+    merge
+}
+
+/// Leaves the digests alone if the values are too large for a status.
+fn remove_large_values(components: &mut BTreeMap<String, EffectiveValues>) {
+    let values = components.values().filter_map(|component| component.values.as_ref());
+    let size: usize = values.map(|values| write_json(values).len()).sum();
+    if size > MOST_BYTES {
+        for component in components.values_mut() {
+            component.values = None;
+        }
+    }
+}
+
+fn describe_problem(invalid: &[String], missing: &[String], selection: &Selection<'_>) -> Option<Problem> {
+    if !invalid.is_empty() {
+        return Some(Problem::new(
+            reason::packages::INVALID,
+            format!(
+                "{}\nThe HelmReleases of these components stay as they are",
+                outcome::join_some(invalid, "\n", SHOWN)
+            ),
+        ));
+    }
+    if missing.is_empty() {
+        return None;
+    }
+    let known: Vec<String> = selection
+        .components
+        .iter()
+        .map(|component| component.spec.name.clone())
+        .collect();
+    let known = match known.is_empty() {
+        true => "none".to_owned(),
+        false => outcome::join_names(&known, SHOWN),
+    };
+    Some(Problem::new(
+        reason::packages::COMPONENT_NOT_FOUND,
+        format!(
+            "spec.components: variant {} of the PackageSource does not install {}; it installs {known}. The other changes are applied",
+            text::visible_line(&selection.variant.name),
+            outcome::join_names(missing, SHOWN)
+        ),
+    ))
+}
