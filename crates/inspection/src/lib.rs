@@ -3,6 +3,7 @@
 //! - [`tree`], [`tree_lines`], [`trace`], [`portable`]: the results of an object, its origin, and its form as a manifest. [`object_facts`] has what all of them need to know.
 //! - [`ownership`]: fields with several owners or none, and their writers.
 //! - [`field_origin`]: the file and line of a field.
+//! - [`chart_layers`]: the values of a Package's components, and the layers that set them.
 //! - [`check`]: findings about a change before its commit.
 //! - [`deletion`]: what goes with a deleted object.
 //! - [`installation_check`], [`installation_summary`]: whether an installation would work in a cluster, and what it then keeps.
@@ -18,6 +19,7 @@ pub mod access_audit;
 pub mod access_reports;
 pub mod ages;
 pub mod attestation;
+pub mod chart_layers;
 pub mod check;
 pub mod custom_columns;
 pub mod deletion;

@@ -37,7 +37,7 @@ const GUIDES: [(&str, &str, &str); 21] = [
     ),
     ("Package", "../field-ownership.md", PACKAGES),
     ("PackageSource", "../field-ownership.md", PACKAGES),
-    ("PackageValues", "../field-ownership.md", PACKAGES),
+    ("PackageValues", "../package-values.md", "PackageValues"),
     ("Provider", "../alerts.md", ALERTS),
     ("Receiver", "../receivers.md", "Receivers"),
     ("Surface", "../../concepts/surfaces.md", "Surfaces and tiers"),

@@ -37,6 +37,7 @@ pub(crate) mod trace;
 pub(crate) mod tree;
 pub(crate) mod uninstall;
 pub(crate) mod up;
+pub(crate) mod values;
 pub(crate) mod version;
 pub(crate) mod who;
 pub(crate) mod workload;

@@ -36,6 +36,7 @@ mod namespace_labels;
 mod namespaces_from_git;
 mod owner_commands;
 mod owner_references;
+mod package_values;
 #[path = "../it/pages.rs"]
 mod pages;
 #[path = "../it/process.rs"]
