@@ -65,8 +65,7 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
     Ok(crds)
 }
 
-/// Returns the CRDs of the kinds of a platform's packages, ordered by name. They are served, and admission checks writes of them. No controller
-/// of Tenure reconciles them yet. In a cluster with Cozystack, the CRDs are Cozystack's own: each of Tenure's has a label to tell them apart.
+/// Returns the CRDs of the kinds of a platform's packages, ordered by name. They are served, and admission checks writes of them. In a cluster with Cozystack, the CRDs are Cozystack's own: each of Tenure's has a label to tell them apart.
 ///
 /// # Errors
 /// As [`crds`].

@@ -5,10 +5,11 @@ mod access;
 mod admission;
 mod enabled_controllers;
 mod lanes;
+mod packages;
 
 use serde_json::{Value, json};
 
-use crate::crds::{CrdError, crds};
+use crate::crds::{CrdError, crds, package_crds};
 use crate::enforcement::ENFORCEMENT;
 use crate::metadata::{
     AUTHOR_CLUSTER_ROLE, CAPSULE_LEASE, CONTROLLER_LEASE, CONTROLLER_SERVICE_ACCOUNT, HOME_OWNER_CLUSTER_ROLE,
@@ -24,12 +25,13 @@ pub use admission::{ADMISSION_ROLE, admission};
 pub(crate) use enabled_controllers::ControllerChoice;
 pub use enabled_controllers::is_watched;
 pub use lanes::lane_pods;
+pub use packages::{PACKAGE_WRITER_ROLE, list_writer};
 
 /// The Role of the leader, and its binding.
 const LEADER_ROLE: &str = "tenure-leader";
 /// The Role for requests of lanes' tokens, and its binding.
 const LANE_TOKENS_ROLE: &str = "tenure-lane-tokens";
-/// The Role for events about Tenants, and its binding.
+/// The Role for events about cluster-scoped objects, and its binding.
 const EVENTS_ROLE: &str = "tenure-events";
 /// The ClusterRole by which the controller lets owners create namespaces.
 const PROVISIONING_ROLE: &str = "tenure-provisioning";
@@ -66,7 +68,8 @@ pub fn objects_for(is_on: &dyn Fn(&str) -> bool) -> Result<Vec<Value>, CrdError>
 /// As [`objects`].
 pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Result<Vec<Value>, CrdError> {
     let mut objects = crds()?;
-    let choice = ControllerChoice::from_definitions(&objects, is_on);
+    let known: Vec<Value> = objects.iter().cloned().chain(package_crds()?).collect();
+    let choice = ControllerChoice::from_definitions(&known, is_on);
     objects.extend(cluster_roles(&choice));
     objects.extend([
         namespace(),
@@ -82,6 +85,7 @@ pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Res
         controller_role_binding(EVENTS_ROLE, EVENTS_NAMESPACE),
     ]);
     objects.extend(access::list_rights(&choice));
+    objects.extend(packages::list_rights(&choice));
     Ok(objects)
 }
 
@@ -369,10 +373,10 @@ fn lane_tokens_role(choice: &ControllerChoice) -> Value {
     })
 }
 
-/// Returns the right to write events about Tenants, which have no namespace.
+/// Returns the right to write events about Tenants, Packages and PackageSources, which have no namespace.
 fn events_role(choice: &ControllerChoice) -> Value {
     let mut rules = Vec::new();
-    if choice.has_tenants() {
+    if choice.has_tenants() || choice.has_packages() {
         rules.push(json!({"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}));
     }
     json!({

@@ -49,7 +49,7 @@ pub const ORPHAN: &str = "Orphan";
 /// Field manager of the HelmReleases, Namespaces and ArtifactGenerators that Tenure writes for Packages and PackageSources.
 pub const PACKAGE_CONTROLLER: &str = "tenure-package-controller";
 
-/// Variant to install, and changes of its components. No controller of Tenure acts on this kind yet.
+/// Variant to install, and changes of its components.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cozystack.io",
@@ -124,6 +124,9 @@ pub struct PackageStatus {
     /// Packages that the variant depends on, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dependencies: BTreeMap<String, DependencyStatus>,
+    /// The last handled value of the annotation `reconcile.fluxcd.io/requestedAt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
     /// The `metadata.generation` that was reconciled last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,

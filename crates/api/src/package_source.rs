@@ -23,7 +23,7 @@ pub const CRD_POLICIES: [&str; 3] = ["Skip", "Create", "CreateReplace"];
 /// Values of `install.waitStrategy`. Helm evaluates `healthCheckExprs` only with the first one.
 pub const WAIT_STRATEGIES: [&str; 2] = ["poller", "legacy"];
 
-/// Source of the charts, and the variants to install from it. No controller of Tenure acts on this kind yet.
+/// Source of the charts, and the variants to install from it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cozystack.io",
@@ -168,6 +168,9 @@ pub struct PackageSourceStatus {
     /// The ArtifactGenerator that the PackageSource created, or is about to create.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<RecordedGenerator>,
+    /// The last handled value of the annotation `reconcile.fluxcd.io/requestedAt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_handled_reconcile_at: Option<String>,
     /// The `metadata.generation` that was reconciled last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,

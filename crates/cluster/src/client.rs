@@ -332,6 +332,24 @@ impl Client {
             .await
     }
 
+    /// Replaces an object (PUT). The new object has the `uid` and the `resourceVersion` of the object that was read. So no other object of this name
+    /// is replaced, and no later version.
+    ///
+    /// # Errors
+    /// [`ClusterError::Request`] when the new object lacks one of these fields, [`ClusterError::Conflict`] when the stored object is another one, and
+    /// other refusals.
+    pub async fn replace(&self, object: &Value, manager: &str) -> Result<Applied, ClusterError> {
+        for field in ["/metadata/uid", "/metadata/resourceVersion"] {
+            require_text(object, field)?;
+        }
+        let resource = self.resource_of(object).await?;
+        let name = require_name(object)?;
+        let path = write_path(&resource, resource.scope(read_namespace(object)), Some(name), None)?;
+        let parameters = vec![("fieldManager", manager)];
+        self.write(&resource, Method::PUT, &path, parameters, false, JSON, object)
+            .await
+    }
+
     /// Sends a JSON merge patch (RFC 7386) of an object or its subresource.
     ///
     /// # Errors

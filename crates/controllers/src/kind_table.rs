@@ -2,8 +2,8 @@
 
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_api::{
-    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider,
-    Receiver, Surface, Tenant,
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Package,
+    PackageSource, Provider, Receiver, Surface, Tenant,
 };
 
 use crate::context::enabled_kinds::{EnabledKinds, EnabledKindsError};
@@ -23,7 +23,12 @@ pub(crate) struct KindTable {
 /// Returns all kinds.
 pub(crate) fn list_kinds() -> KindTable {
     KindTable {
-        hub: vec![KindEntry::new::<Tenant>(), KindEntry::new::<Surface>()],
+        hub: vec![
+            KindEntry::new::<Tenant>(),
+            KindEntry::new::<Surface>(),
+            KindEntry::new::<PackageSource>(),
+            KindEntry::new::<Package>(),
+        ],
         lane: vec![
             KindEntry::new::<GitRepository>(),
             KindEntry::new::<OciRepository>(),

@@ -64,4 +64,5 @@ pub use telemetry::lane_spans::{
 pub use telemetry::metrics::Metrics;
 pub use telemetry::spans::TRACED;
 pub use tenure_planner::kustomization::{ApplySettings, Guards, StageKind};
+pub use tenure_planner::package_settings::Settings as PackageSettings;
 pub use tenure_planner::receiver::{HEADERS, Verdict, WHOLE_BODY};

@@ -46,6 +46,7 @@ pub(crate) async fn apply(installation: &Installation, settings: &ControllerSett
         tenure_api::installation::account_naming()
     });
     objects.extend(select_packages(installation).await?.0);
+    objects.extend(list_package_writer(settings.packages.service_account.as_deref()));
     let (inside, outside): (Vec<Value>, Vec<Value>) = objects
         .into_iter()
         .partition(|object| ObjectView::new(object).has("/metadata/namespace"));
@@ -132,6 +133,19 @@ pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<
 /// Returns the definitions of the kinds of a platform's packages.
 pub(crate) fn list_packages() -> Result<Vec<Value>, Failure> {
     tenure_api::crds::package_crds().map_err(|error| Failure::internal(write_chain(&error)))
+}
+
+/// Returns the account that writes what Packages generate, with its rights, if an administrator named one.
+pub(crate) fn list_package_writer(account: Option<&str>) -> Vec<Value> {
+    account.map(tenure_api::installation::list_writer).unwrap_or_default()
+}
+
+/// Returns the rights of that account, whose names are the same for every account. The account itself and the namespace of the charts may be an
+/// administrator's.
+pub(crate) fn list_package_rights() -> Vec<Value> {
+    let mut objects = tenure_api::installation::list_writer("");
+    objects.retain(|object| ObjectView::new(object).read_text("/apiVersion").starts_with("rbac."));
+    objects
 }
 
 /// Whether the labels of an object say that Tenure installed it.

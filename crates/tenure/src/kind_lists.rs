@@ -13,6 +13,8 @@ pub(crate) const OURS: &[&str] = &[
     "receivers.notification.toolkit.fluxcd.io",
     "providers.notification.toolkit.fluxcd.io",
     "alerts.notification.toolkit.fluxcd.io",
+    "packagesources.cozystack.io",
+    "packages.cozystack.io",
 ];
 
 /// The kinds that are reconciled on request and can be suspended.
@@ -31,6 +33,9 @@ pub(crate) const EVENT_DRIVEN: [(&str, &str); 2] = [
     ("notification.toolkit.fluxcd.io", "Alert"),
     ("notification.toolkit.fluxcd.io", "Provider"),
 ];
+
+/// The kinds that are reconciled on request and can't be suspended: they have no field for it.
+pub(crate) const NEVER_SUSPENDED: [(&str, &str); 2] = [("cozystack.io", "Package"), ("cozystack.io", "PackageSource")];
 
 /// The kinds with results: `tenure tree` shows these, and `tenure diff` renders them.
 pub(crate) const WITH_RESULTS: [(&str, &str); 2] = [

@@ -18,7 +18,7 @@ use tenure_api::workload::{LANE_AUTHORITY, LANE_SECRET};
 use super::own_account::{by_controller, list_place_variables, refuse};
 use super::{
     Policy, PolicyScope, ResourceRule, Validation, bindings, credentials, lane_bounds, lanes, minting,
-    namespace_bounds, quote, tenant_bounds, variable,
+    namespace_bounds, package_bounds, quote, tenant_bounds, variable,
 };
 use crate::minting::OWN_ACCOUNTS;
 use tenure_tenancy::rights::{BE_OWNER, EXTEND, OWN};
@@ -43,6 +43,7 @@ pub fn list_bounds(settings: &Settings) -> Vec<Value> {
         minting::make_administrator_policy(platform),
         bindings::own_accounts(platform),
         lane_bounds::make_lane_policy(settings),
+        package_bounds::make_policy(platform),
     ];
     let mut written: Vec<Value> = policies
         .into_iter()
@@ -62,6 +63,7 @@ pub fn is_bound(name: &str) -> bool {
             bindings::NAME,
             namespace_bounds::NAME,
             lane_bounds::NAME,
+            package_bounds::NAME,
             minting::ADMINISTRATORS,
             lanes::NAME,
         ]

@@ -35,6 +35,7 @@ mod namespace_names;
 mod objects;
 mod own_account;
 mod package;
+mod package_bounds;
 mod parameters;
 mod policy_gaps;
 mod probe;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// The kinds that others read: a Surface its generated objects, a Kustomization its sources, a Receiver the objects that it reconciles, an Alert its
 /// Providers.
-const LOOKED_AT: [(&str, &str); 16] = [
+const LOOKED_AT: [(&str, &str); 17] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
@@ -22,6 +22,7 @@ const LOOKED_AT: [(&str, &str); 16] = [
     ("OCIRepository", RECEIVER),
     ("Kustomization", RECEIVER),
     ("Provider", ALERT),
+    (PACKAGE_SOURCE, PACKAGE),
 ];
 /// The kinds that another one generates: a Surface's, and an ArtifactGenerator's.
 const GENERATED: [(&str, &str); 3] = [
@@ -35,6 +36,9 @@ const TENANT: &str = "Tenant";
 /// The kind that uses a Provider, which another controller may reconcile.
 const ALERT: &str = "Alert";
 const SURFACE: &str = "Surface";
+/// The kinds of a platform's packages.
+const PACKAGE: &str = "Package";
+const PACKAGE_SOURCE: &str = "PackageSource";
 /// The kind on which all kinds of access depend.
 const ACCESS_PROVIDER: &str = "AccessProvider";
 /// The kind that requests reconciliations, also of objects of another controller.
@@ -100,10 +104,15 @@ impl ControllerChoice {
         self.is_on(ACCESS_PROVIDER)
     }
 
+    /// Checks whether Packages or PackageSources are reconciled.
+    pub(crate) fn has_packages(&self) -> bool {
+        self.is_on(PACKAGE) || self.is_on(PACKAGE_SOURCE)
+    }
+
     /// Checks whether a reconciled kind needs a lane's token of a ServiceAccount: a source, or applied objects.
     pub(crate) fn has_accounts(&self) -> bool {
         let mut on = self.kinds.iter().filter(|kind| kind.is_on);
-        on.any(|kind| kind.group.ends_with(".fluxcd.io"))
+        on.any(|kind| kind.group.ends_with(".fluxcd.io") || [PACKAGE, PACKAGE_SOURCE].contains(&kind.name.as_str()))
     }
 
     /// Returns the names that belong to an enabled kind.

@@ -1,5 +1,5 @@
-//! The reasons of Packages and PackageSources. They are Cozystack's if its operator has one. Tenure's own are marked as "Ours". No controller reports them yet; with the
-//! controllers, each gets a row with its remedy in `docs/howto/why-is-it-not-applied.md`.
+//! The reasons of Packages and PackageSources. They are Cozystack's if its operator has one. Tenure's own are marked as "Ours". Each has a row with
+//! its remedy in `docs/howto/why-is-it-not-applied.md`.
 
 /// A Package has no PackageSource of its name.
 pub const PACKAGE_SOURCE_NOT_FOUND: &str = "PackageSourceNotFound";

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tenure_cluster::Connection;
 use tenure_planner::artifact_address::ArtifactBase;
 use tenure_planner::kustomization::{ApplySettings, Guards};
+use tenure_planner::package_settings::Settings as PackageSettings;
 use tenure_sources::{Limits, Policy};
 use tenure_tenancy::{Instance, Settings};
 
@@ -51,6 +52,8 @@ pub struct Config {
     pub lanes: LaneMode,
     /// Whether an encrypted file that was changed after encryption is refused. Otherwise the change is only reported.
     pub strict_sops: bool,
+    /// The settings of Packages and PackageSources.
+    pub packages: PackageSettings,
     /// The metrics. The server of the metrics has a clone.
     pub metrics: Metrics,
     /// The exporter for spans of lanes that run apart, if spans are exported.
@@ -91,6 +94,7 @@ impl Config {
             applying: ApplySettings::default(),
             lanes: LaneMode::default(),
             strict_sops: false,
+            packages: PackageSettings::default(),
             metrics: Metrics::default(),
             spans: None,
             receiver_endpoint: ReceiverEndpoint::default(),

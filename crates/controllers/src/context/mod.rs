@@ -17,6 +17,7 @@ use std::time::Duration;
 use tenure_cluster::{Client, ClientPool};
 use tenure_planner::artifact_address::ArtifactBase;
 use tenure_planner::kustomization::{ApplySettings, Guards};
+use tenure_planner::package_settings::Settings as PackageSettings;
 use tenure_sources::{ByteBudget, Connect, Connector, StorageError};
 use tenure_tenancy::Settings;
 use tokio::sync::Semaphore;
@@ -46,6 +47,8 @@ pub(crate) struct ControllerContext {
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
+    /// The settings of Packages and PackageSources.
+    pub(crate) packages: PackageSettings,
     /// The paths of Receivers.
     pub(crate) receiver_endpoint: ReceiverEndpoint,
     /// The base address at which artifacts are served to other controllers, if they are.
@@ -112,6 +115,7 @@ impl ControllerContext {
             guards: config.guards,
             applying: config.applying,
             strict_sops: config.strict_sops,
+            packages: config.packages,
             receiver_endpoint: config.receiver_endpoint,
             advertised: config.advertised,
             policy_interval: config.policy_interval,

@@ -7,6 +7,7 @@
 //! - `lane_fleet`: the processes and Pods of lanes.
 //! - `lane_report`: the condition about lanes in the Enforcement.
 //! - `lane_rights`: RoleBindings and accounts of lanes.
+//! - `package_table`: summaries of Packages and PackageSources.
 //! - `placement_cache`: the tenant of each namespace.
 //! - `policies`: tenancy's policies and the facts that they read.
 //! - `shared_minting`: lanes that may request an administrator's token.
@@ -19,6 +20,7 @@ mod endpoint_handlers;
 pub(crate) mod lane_fleet;
 pub(crate) mod lane_report;
 pub(crate) mod lane_rights;
+pub(crate) mod package_table;
 pub(crate) mod placement_cache;
 pub(crate) mod policies;
 pub(crate) mod shared_minting;
@@ -50,6 +52,7 @@ use crate::context::ControllerContext;
 use crate::hub::access_lookup::AccessLookup;
 use crate::hub::cluster_wide_rights::ClusterWideRights;
 use crate::hub::lane_fleet::{HubOverview, LaneFleet};
+use crate::hub::package_table::PackageTable;
 use crate::hub::placement_cache::PlacementCache;
 use crate::hub::shared_minting::SharedMintingTable;
 use crate::hub::task_table::TaskTable;
@@ -70,8 +73,10 @@ fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) context: Arc<ControllerContext>,
-    /// Tenants and Surfaces.
+    /// Tenants, Surfaces, Packages and PackageSources.
     pub(crate) caches: CacheByKind,
+    /// The summaries of Packages and PackageSources.
+    pub(crate) packages: Arc<PackageTable>,
     pub(crate) namespaces: Cache<Namespace>,
     /// RoleBindings with the label of a Tenant.
     pub(crate) role_bindings: Cache<DynamicObject>,
@@ -138,6 +143,7 @@ impl Hub {
         Arc::new(Self {
             lanes: LaneTable::new(Arc::clone(&context)),
             placements: Arc::new(PlacementCache::new(context.settings.clone())),
+            packages: Arc::new(PackageTable::new(&context)),
             context,
             caches: CacheByKind::default(),
             namespaces: Cache::by_terms(list_tenants),

@@ -329,6 +329,9 @@ fn collect_mintable(hub: &Hub, facts: &FactIndex) -> MintableAccounts {
     for surface in hub.caches.get::<Surface>().in_namespace(platform) {
         mintable.add(facts, platform, surface.spec.service_account_name.as_deref());
     }
+    if let Some(account) = &hub.context.packages.service_account {
+        mintable.add(facts, platform, Some(account));
+    }
     for account in hub.access().iter().flat_map(|lookup| lookup.list_accounts()) {
         mintable.add(facts, platform, Some(&account));
     }

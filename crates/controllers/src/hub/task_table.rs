@@ -6,7 +6,8 @@ use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_api::Tenant;
+use tenure_api::metadata::PLATFORM_NAMESPACE;
+use tenure_api::{Package, PackageSource, Tenant};
 use tenure_tenancy::ShardUnit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -117,10 +118,17 @@ impl TaskTable {
     }
 }
 
+/// Checks whether a cluster-scoped object belongs to the platform, so that the instance of the platform namespace reconciles it.
+pub(crate) fn is_platforms(key: &Key) -> bool {
+    key.kind == Package::KIND || key.kind == PackageSource::KIND
+}
+
 /// Returns the shard unit of an object.
 fn find_shard_unit(key: &Key) -> ShardUnit {
     if key.kind == Tenant::KIND {
         ShardUnit::Tenant(key.name.clone())
+    } else if is_platforms(key) {
+        ShardUnit::Namespace(PLATFORM_NAMESPACE.to_owned())
     } else if key.namespace.is_empty() {
         // The key of a lane's rights has the namespace as its name.
         ShardUnit::Namespace(key.name.clone())

@@ -1,11 +1,12 @@
 //! The known facts about Tenants and namespaces, and the notifications about their changes. This module decides how soon. Tenancy decides whom a
 //! change concerns, so that a change for a few objects does not wake all.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tenure_api::Tenant;
+use tenure_api::{Package, Tenant};
 use tenure_tenancy::{AffectedObjects, FactIndex, Placement, TenancyFacts, TenantFacts};
 
 use super::Hub;
@@ -100,6 +101,7 @@ impl Hub {
             self.fleet().cloned(),
         );
         let (changed, policy_news) = (Arc::clone(&self.tenancy_changed), Arc::clone(&self.policy_news));
+        let packages = Arc::clone(&self.packages);
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED).await;
             let affected = news.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -108,7 +110,9 @@ impl Hub {
             } = affected.unwrap_or_default();
             changed.notify_one();
             policy_news.notify_one();
+            let users: BTreeSet<String> = namespaces.iter().flat_map(|name| packages.list_users(name)).collect();
             context.mailboxes.wake_where(|key| match key.find_namespace() {
+                None if key.kind == Package::KIND => users.contains(&key.name),
                 None => tenants.contains(&key.name),
                 Some(namespace) => namespaces.contains(namespace),
             });

@@ -226,16 +226,22 @@ impl Manager {
             );
         }
         self.keep_rights(&self.hub.context.settings.platform_namespace);
+        let mut packages = Vec::new();
         for (at, entry) in self.hub.kinds.iter().enumerate() {
             if !is_watched(entry.kind.name) {
                 continue;
             }
             let watched = (entry.kind.api_version, entry.kind.name, None);
-            synced.push(self.watch(watched, move |manager, change| {
+            let opened = self.watch(watched, move |manager, change| {
                 if let Some(entry) = manager.hub.kinds.get(at) {
                     manager.take_own(&manager.hub, entry, change);
                 }
-            }));
+            });
+            // Most clusters don't serve the kinds of Packages, so nothing else waits for them.
+            match watches::OPTIONAL.contains(&entry.kind.name) {
+                true => packages.push(opened),
+                false => synced.push(opened),
+            }
         }
         for (at, entry) in self.hub.lane_kinds.iter().enumerate() {
             if !is_watched(entry.kind.name) {
@@ -269,6 +275,7 @@ impl Manager {
         self.prepare_start(&unserved).await;
         self.hub.context.ready.cancel();
         self.begin_access(access);
+        self.begin_packages(packages);
         self.hub.announce_all();
         if let Some(fleet) = self.hub.fleet() {
             fleet.start_placement();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
-use tenure_api::metadata::{LANE_BINDING, SHARDING_KEY};
+use tenure_api::metadata::{LANE_BINDING, PLATFORM_NAMESPACE, SHARDING_KEY};
 use tenure_api::{ArtifactGenerator, ObjectView, Tenant};
 use tenure_cluster::{EventHistory, EventRecorder};
 use tenure_planner::sharding::Progress;
@@ -16,6 +16,7 @@ use tenure_sources::SourceKey;
 use tenure_tenancy::{ShardUnit, TenancyFacts};
 
 use crate::cluster_view::key::Key;
+use crate::hub::task_table::is_platforms;
 use crate::lane::Shard;
 use crate::lane_kinds::source::find_source_kind;
 use crate::manager::Manager;
@@ -41,7 +42,9 @@ impl ShardWork for Manager {
         for entry in hub.kinds.iter().filter(|entry| is_on(entry.kind.name)) {
             let is_its = |key: &Key| match unit {
                 ShardUnit::Tenant(name) => key.kind == Tenant::KIND && key.name == *name,
-                ShardUnit::Namespace(namespace) => key.namespace == *namespace,
+                ShardUnit::Namespace(namespace) => {
+                    key.namespace == *namespace || (*namespace == PLATFORM_NAMESPACE && is_platforms(key))
+                }
             };
             for key in (entry.list_keys)(hub).into_iter().filter(is_its) {
                 self.start_one(hub, entry, &key, false);
@@ -83,7 +86,9 @@ impl ShardWork for Manager {
                 fleet.release_namespace(namespace).await;
             }
             let surfaces = hub.kinds.iter().flat_map(|entry| (entry.list_keys)(hub));
-            let mut keys: Vec<Key> = surfaces.filter(|key| key.namespace == *namespace).collect();
+            let is_its =
+                |key: &Key| key.namespace == *namespace || (*namespace == PLATFORM_NAMESPACE && is_platforms(key));
+            let mut keys: Vec<Key> = surfaces.filter(is_its).collect();
             keys.push(Key::of_rights(namespace));
             if let Some(shard) = hub.find_shard(namespace) {
                 keys.extend(shard.list_keys());

@@ -9,14 +9,20 @@ use tokio::sync::watch as signal;
 
 use super::Manager;
 use crate::cluster_view::object_change::ObjectChange;
+use crate::hub::task_table::is_platforms;
 
 /// The interval between searches for a kind that the API server does not serve: at first, and after [`ABSENCES`].
 const ABSENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
+/// The interval between later searches for a kind in [`OPTIONAL`].
+const OPTIONAL_ABSENT: Duration = Duration::from_secs(15);
 /// The number of failed searches after which a kind counts as unserved. A server that has just started does not list all of its kinds at once.
 const ABSENCES: u32 = 10;
 
 /// The kinds without which nothing is reconciled: they decide which identity acts in a namespace.
 pub(super) const NEEDED_BY_ALL: [&str; 4] = ["Namespace", "RoleBinding", "ServiceAccount", "Tenant"];
+
+/// The kinds of a platform's packages. A cluster without these kinds lacks nothing.
+pub(super) const OPTIONAL: [&str; 2] = ["Package", "PackageSource"];
 
 /// Whether the controllers have seen the existing objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +117,12 @@ impl Manager {
                         }
                     }
                 }
-                tokio::time::sleep(if absent < ABSENCES { ABSENT.0 } else { ABSENT.1 }).await;
+                let pause = match absent {
+                    _ if absent < ABSENCES => ABSENT.0,
+                    _ if OPTIONAL.contains(&kind) => OPTIONAL_ABSENT,
+                    _ => ABSENT.1,
+                };
+                tokio::time::sleep(pause).await;
             };
             let seen = Arc::clone(&manager.seen);
             let take_event = |event| match event {
@@ -123,7 +134,7 @@ impl Manager {
                 } => take(&manager, ObjectChange::Gone((&namespace, &name), &revision)),
                 WatchEvent::Synced { .. } => {
                     health.set_seen(&watched, true);
-                    if send.send_replace(WatchState::Synced) == WatchState::Unserved {
+                    if send.send_replace(WatchState::Synced) == WatchState::Unserved && !OPTIONAL.contains(&kind) {
                         tracing::warn!(kind, api_version, "the API server serves this kind now");
                         manager.hub.announce_all();
                     }
@@ -151,10 +162,29 @@ impl Manager {
         OpenedWatch { kind, state: receive }
     }
 
+    /// Lets Packages be reconciled after all of them and all PackageSources have been seen: with half of them, the first claim of a name would be
+    /// wrong.
+    pub(super) fn begin_packages(&self, mut watches: Vec<OpenedWatch>) {
+        let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
+        let beginning = async move {
+            for watch in &mut watches {
+                watch.wait_until_synced().await;
+            }
+            hub.packages.set_complete();
+            hub.context.mailboxes.wake_where(is_platforms);
+        };
+        self.tasks
+            .spawn(async move { end.run_until_cancelled(beginning).await });
+    }
+
     /// Reports a kind that the API server does not serve. The controllers are well without it, unless everything needs it.
     fn report_unserved(&self, (api_version, kind): (&str, &str), watched: &str) {
         let is_needed = NEEDED_BY_ALL.contains(&kind);
         self.hub.context.clients.health().set_seen(watched, !is_needed);
+        if OPTIONAL.contains(&kind) {
+            tracing::debug!(kind, api_version, "the API server does not serve this kind");
+            return;
+        }
         if is_needed {
             tracing::warn!(
                 kind,

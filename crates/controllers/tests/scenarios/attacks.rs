@@ -23,6 +23,7 @@ mod lane_pods;
 mod lanes;
 mod lingering;
 mod minting;
+mod packages;
 mod places;
 mod receivers;
 mod records;
@@ -76,7 +77,10 @@ impl Scene {
     }
 
     async fn set_allowing(prefix: &str, allow: &[String]) -> Self {
-        let stage = Stage::set_allowing(prefix, allow).await;
+        Self::set_on(Stage::set_allowing(prefix, allow).await, prefix).await
+    }
+
+    async fn set_on(stage: Stage, prefix: &str) -> Self {
         // A server with admission checks (`tenure-admission`) would also refuse these writes. The boundary must hold without them.
         stage.send_guard_away();
         let (evil, alpha) = (format!("{prefix}-evil"), format!("{prefix}-alpha"));

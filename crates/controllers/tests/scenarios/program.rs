@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use tenure_controllers::PackageSettings;
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_test_ports::reserve_port;
@@ -47,6 +48,7 @@ pub(crate) struct ProgramArguments<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) grants: &'a [ReferenceGrant],
     pub(crate) externals: &'a [ExternalGrant],
+    pub(crate) packages: &'a PackageSettings,
     pub(crate) hook_address: Option<SocketAddr>,
     pub(crate) metrics_address: Option<SocketAddr>,
 }
@@ -94,6 +96,9 @@ pub(crate) fn run(
     }
     for grant in arguments.externals {
         command.arg("--allow-external-artifact").arg(grant.to_string());
+    }
+    if let Some(account) = &arguments.packages.service_account {
+        command.arg("--packages-service-account").arg(account);
     }
     let (admin, pods) = (cluster.admin.clone(), cluster.folder().join(PODS));
     async move {

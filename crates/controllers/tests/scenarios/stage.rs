@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tenure_admission_rules::policy;
 use tenure_cluster::{Connection, Token};
-use tenure_controllers::{Budgets, Config, Metrics, ReceiverEndpoint, run};
+use tenure_controllers::{Budgets, Config, Metrics, PackageSettings, ReceiverEndpoint, run};
 use tenure_git_server::{GitServer, HttpAuthentication, LargeFileOptions, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
@@ -67,6 +67,8 @@ struct ControllerContext {
     policies: bool,
     /// Artifacts of other controllers that an administrator allows.
     externals: Vec<ExternalGrant>,
+    /// The settings of Packages.
+    packages: PackageSettings,
     way: Way,
     /// The metrics of controllers in this process.
     figures: Metrics,
@@ -147,6 +149,19 @@ impl Stage {
             ..ControllerContext::default()
         };
         Self::set_with(namespace, more, setup).await
+    }
+
+    /// As [`Stage::set_failing`], with an account for Packages.
+    pub(crate) async fn set_packaging(namespace: &str, account: &str) -> Self {
+        let setup = ControllerContext {
+            packages: PackageSettings {
+                service_account: Some(account.to_owned()),
+                ..PackageSettings::default()
+            },
+            way: Way::ThroughFaults,
+            ..ControllerContext::default()
+        };
+        Self::set_with(namespace, &[], setup).await
     }
 
     /// As [`Stage::set`], where writes are checked only by policies that the controllers maintain.
@@ -518,6 +533,7 @@ fn start(cluster: &Cluster, setup: &ControllerContext, faults: &Faults) -> Contr
             policy: &setup.policy,
             grants: &setup.grants,
             externals: &setup.externals,
+            packages: &setup.packages,
             hook_address: setup.hook_address,
             metrics_address: setup.metrics_address,
         };
@@ -550,6 +566,7 @@ fn start(cluster: &Cluster, setup: &ControllerContext, faults: &Faults) -> Contr
     config.metrics = setup.figures.clone();
     config.settings.reference_grants = setup.grants.clone();
     config.settings.external_grants = setup.externals.clone();
+    config.packages = setup.packages.clone();
     config.settings.has_policies = setup.policies;
     // So a restored policy was restored because of a watch event, and not by the interval.
     config.policy_interval = Duration::from_secs(24 * 60 * 60);

@@ -109,14 +109,14 @@ fn plan_release(
             ),
         ));
     }
-    if let Some(tenant) = snapshot.tenants.get(&component.release.namespace)
-        && component.install.privileged
-    {
+    // A tenant writes the Secrets of its namespaces: the values of the chart, and Helm's records of what is installed.
+    if let Some(tenant) = snapshot.tenants.get(&component.release.namespace) {
         return Err(Problem::new(
             reason::ACCESS_DENIED,
             format!(
-                "component {} is privileged, and its namespace {} belongs to Tenant/{tenant}: install it in a namespace of the platform",
-                component.spec.name, component.release.namespace
+                "namespace {} of component {} belongs to Tenant/{tenant}, which could change the values of its chart: install it in a namespace of the \
+                 platform",
+                component.release.namespace, component.spec.name
             ),
         ));
     }

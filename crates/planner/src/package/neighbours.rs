@@ -158,6 +158,19 @@ impl PackageIndex {
         }
     }
 
+    /// Returns the namespaces of the releases that a Package wants.
+    #[must_use]
+    pub fn list_namespaces(&self, name: &str) -> BTreeSet<String> {
+        let releases = self.facts.get(name).into_iter().flat_map(|facts| facts.releases.keys());
+        releases.map(|release| release.namespace.clone()).collect()
+    }
+
+    /// Returns the Packages that want releases in a namespace.
+    #[must_use]
+    pub fn list_users(&self, namespace: &str) -> BTreeSet<String> {
+        self.users.get(namespace).cloned().unwrap_or_default()
+    }
+
     /// Returns the Package that claims a release before this one: the Package that records it, or else the oldest one.
     fn find_first_claim(&self, name: &str, own: &PackageFacts, release: &ReleaseName) -> Option<String> {
         if own.recorded.contains(release) {

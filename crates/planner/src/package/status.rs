@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::package::DependencyStatus;
-use tenure_api::{ObjectId, ObjectView, PackageStatus, reason, text};
+use tenure_api::{ObjectId, ObjectView, Package, PackageStatus, reason, text};
 
 use super::desired::Desired;
 use super::neighbours::DependencyFacts;
@@ -40,6 +40,8 @@ fn begin_status(snapshot: &Snapshot) -> PackageStatus {
     let mut status = snapshot.package.status.clone().unwrap_or_default();
     status.observed_generation = snapshot.package.metadata.generation;
     status.observed_values = snapshot.overrides.as_ref().map(|overrides| overrides.origin.clone());
+    let requested = snapshot.attempt.requested_at.as_ref();
+    outcome::record_handled_request(&mut status.last_handled_reconcile_at, requested);
     status
 }
 
@@ -110,6 +112,22 @@ pub(super) fn report_refusal(snapshot: &Snapshot, now: Timestamp, mut plan: Plan
     });
     plan.next = Next::Done(None);
     finish(snapshot, plan, &status)
+}
+
+/// Checks whether another controller, such as Cozystack's operator, reports on a Package. It doesn't write `observedGeneration`.
+pub(super) fn is_of_other_controller(package: &Package) -> bool {
+    let status = package.status.as_ref();
+    status.is_some_and(|status| !status.conditions.is_empty() && status.observed_generation.is_none())
+}
+
+/// Leaves the status to another controller, since two controllers that report different things would write it for ever.
+pub(super) fn leave_to_other_controller(mut plan: Plan, problem: Problem) -> Plan {
+    plan.withheld.push(Withheld {
+        what: "everything".to_owned(),
+        why: format!("another controller reports on it, and {}", problem.message),
+    });
+    plan.next = Next::Done(None);
+    plan
 }
 
 /// Reports the end of an attempt: nothing is left to write.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::package_source::RecordedGenerator;
-use tenure_api::{ObjectView, PackageSourceStatus, reason};
+use tenure_api::{ObjectView, PackageSource, PackageSourceStatus, reason};
 
 use super::generator::make_id;
 use super::{Plan, Problem, Snapshot};
@@ -31,6 +31,8 @@ impl Status for PackageSourceStatus {
 fn begin_status(snapshot: &Snapshot) -> PackageSourceStatus {
     let mut status = snapshot.source.status.clone().unwrap_or_default();
     status.observed_generation = snapshot.source.metadata.generation;
+    let requested = snapshot.attempt.requested_at.as_ref();
+    outcome::record_handled_request(&mut status.last_handled_reconcile_at, requested);
     let names: Vec<&str> = snapshot
         .source
         .spec
@@ -73,6 +75,22 @@ pub(super) fn report_refusal(snapshot: &Snapshot, now: Timestamp, mut plan: Plan
     });
     plan.next = Next::Done(None);
     finish(snapshot, plan, &status)
+}
+
+/// Checks whether another controller, such as Cozystack's operator, reports on a PackageSource. It doesn't write `observedGeneration`.
+pub(super) fn is_of_other_controller(source: &PackageSource) -> bool {
+    let status = source.status.as_ref();
+    status.is_some_and(|status| !status.conditions.is_empty() && status.observed_generation.is_none())
+}
+
+/// Leaves the status to another controller, since two controllers that report different things would write it for ever.
+pub(super) fn leave_to_other_controller(mut plan: Plan, problem: Problem) -> Plan {
+    plan.withheld.push(Withheld {
+        what: "everything".to_owned(),
+        why: format!("another controller reports on it, and {}", problem.message),
+    });
+    plan.next = Next::Done(None);
+    plan
 }
 
 fn report_stalled(status: &mut PackageSourceStatus, snapshot: &Snapshot, now: Timestamp, problem: &Problem) {

@@ -117,6 +117,8 @@ pub struct Snapshot {
     pub tenants: Vec<ObservedObject>,
     /// The AccessProviders and FluxAccessRequests.
     pub access: Vec<ObservedObject>,
+    /// The Packages. Their definition may be another product's.
+    pub packages: Vec<ObservedObject>,
     /// The names of all CustomResourceDefinitions, Tenure's or not: `PLURAL.GROUP`.
     pub definitions: Vec<String>,
     /// The APIServices that the API server keeps for the groups of CustomResourceDefinitions.
@@ -385,7 +387,12 @@ fn plan_releases(
         steps.extend(release.into_step(seen));
     }
     // Without a controller that removes the finalizer, these objects could not be deleted, not even with their kind.
-    for seen in snapshot.tenants.iter().chain(&snapshot.access) {
+    let held = snapshot
+        .tenants
+        .iter()
+        .chain(&snapshot.access)
+        .chain(&snapshot.packages);
+    for seen in held {
         let mut release = FieldRemoval::new(&seen.object);
         release.remove_own_finalizer();
         steps.extend(release.into_step(seen));

@@ -9,7 +9,7 @@ use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
 
 use crate::connect::{Connect, find_flag};
-use crate::kind_lists::{EVENT_DRIVEN, OURS, RECONCILED, WITH_RESULTS};
+use crate::kind_lists::{EVENT_DRIVEN, NEVER_SUSPENDED, OURS, RECONCILED, WITH_RESULTS};
 use crate::resources::{self, Resource};
 use crate::{completion_words, failure::Failure, output};
 
@@ -82,7 +82,7 @@ fn list_kinds(command: &str, current: &str, served: &[Resource]) -> Vec<String> 
 fn accepts_kind(command: &str, resource: &Resource) -> bool {
     let kind = (resource.group.as_str(), resource.kind.as_str());
     match command {
-        "reconcile" => RECONCILED.contains(&kind),
+        "reconcile" => RECONCILED.contains(&kind) || NEVER_SUSPENDED.contains(&kind),
         "suspend" | "resume" => RECONCILED.contains(&kind) || EVENT_DRIVEN.contains(&kind),
         "tree" | "diff" => WITH_RESULTS.contains(&kind),
         "export" => OURS.contains(&resource.full_name().as_str()),

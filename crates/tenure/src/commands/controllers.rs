@@ -8,7 +8,7 @@ use clap::Args;
 use tenure_api::DurationText;
 use tenure_controllers::{
     ApartSettings, ApplySettings, Budgets, Config, EnabledKinds, Guards, LaneMode, LaneProgram, LaneServer,
-    ProcessSettings, RenderLimits, StageKind,
+    PackageSettings, ProcessSettings, RenderLimits, StageKind,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
 use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, PodSecurityLevel, ReferenceGrant};
@@ -17,6 +17,7 @@ use super::address_flags::{parse_allowances, parse_ranges};
 use super::budgets;
 use super::lane_location::{self, LaneLocation, LaneRequirements};
 use super::namespace_flags::{parse_default_accounts, parse_namespaces};
+use super::package_flags;
 use crate::failure::Failure;
 use crate::logging;
 use crate::quantity;
@@ -97,6 +98,8 @@ pub(crate) struct Flags {
     /// rights. `tenure up` refuses the flag, since its API server checks all rules itself.
     #[arg(long)]
     policies: bool,
+    #[command(flatten)]
+    packages: package_flags::Flags,
     /// Shortest interval for fetches and applies outside the platform namespace, from 1s to 24h. A shorter interval of a spec counts as this one.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_least_interval)]
     least_interval: Duration,
@@ -154,6 +157,8 @@ pub(crate) struct ControllerSettings {
     refused_ingress_annotations: Vec<String>,
     /// Whether the controllers keep policies in force.
     policies: bool,
+    /// The settings of Packages and PackageSources.
+    pub(crate) packages: PackageSettings,
     least_interval: Duration,
     guards: Guards,
     applying: ApplySettings,
@@ -194,6 +199,7 @@ impl Flags {
             pod_security: self.pod_security,
             refused_ingress_annotations: self.refused_ingress_annotations.clone(),
             policies: self.policies,
+            packages: self.packages.read_settings()?,
             least_interval: self.least_interval,
             guards: self.guards.guards(),
             applying: self.applying.read_settings()?,
@@ -244,6 +250,7 @@ impl ControllerSettings {
             pod_security: PodSecurityLevel::Baseline,
             refused_ingress_annotations: Vec::new(),
             policies: false,
+            packages: PackageSettings::default(),
             least_interval: LEAST_INTERVAL,
             guards: Guards::default(),
             applying: ApplySettings::default(),
@@ -371,6 +378,7 @@ impl ControllerSettings {
         config.guards = self.guards;
         config.applying = self.applying;
         config.strict_sops = self.strict_sops;
+        config.packages = self.packages;
         config.budgets = self.budgets;
         config.rendering = self.rendering;
     }

@@ -15,7 +15,7 @@ use tenure_inspection::portable::{find_generator, list_credentials, make_portabl
 use super::get::add_type;
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
-use crate::kind_lists::{EVENT_DRIVEN, OURS, RECONCILED};
+use crate::kind_lists::{EVENT_DRIVEN, NEVER_SUSPENDED, OURS, RECONCILED};
 use crate::resources::{self, Resource};
 use crate::targets::Targets;
 use crate::{named_objects, output};
@@ -235,7 +235,10 @@ fn list_kinds<'s>(asked: &Targets, served: &'s [Resource]) -> Result<Vec<&'s Res
 
 fn is_exported(resource: &Resource) -> bool {
     let named = (resource.group.as_str(), resource.kind.as_str());
-    RECONCILED.contains(&named) || EVENT_DRIVEN.contains(&named) || named == ("capsule.clastix.io", "Tenant")
+    RECONCILED.contains(&named)
+        || NEVER_SUSPENDED.contains(&named)
+        || EVENT_DRIVEN.contains(&named)
+        || named == ("capsule.clastix.io", "Tenant")
 }
 
 fn find_exported<'s>(served: &'s [Resource], kind: &str) -> Result<&'s Resource, Failure> {

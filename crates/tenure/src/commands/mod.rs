@@ -30,6 +30,7 @@ pub(crate) mod lane_pod;
 pub(crate) mod logs;
 pub(crate) mod man;
 mod namespace_flags;
+mod package_flags;
 pub(crate) mod reach;
 pub(crate) mod reconcile;
 pub(crate) mod run;

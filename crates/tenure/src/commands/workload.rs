@@ -87,6 +87,8 @@ pub(crate) struct PlannedWorkload {
     pub(crate) switches: EnabledKinds,
     /// The protected namespaces.
     pub(crate) protected_namespaces: Vec<String>,
+    /// The account that writes what Packages generate.
+    pub(crate) package_account: Option<String>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -210,6 +212,7 @@ impl Flags {
             workload,
             switches: settings.switches().clone(),
             protected_namespaces: settings.protected_namespaces.clone(),
+            package_account: settings.packages.service_account.clone(),
             notes,
         })
     }

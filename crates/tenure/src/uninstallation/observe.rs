@@ -51,6 +51,7 @@ const RELEASED: [&str; 2] = [
     "/apis/tenure.dev/v1alpha1/accessproviders",
     "/apis/tenure.dev/v1alpha1/fluxaccessrequests",
 ];
+const PACKAGES: &str = "/apis/cozystack.io/v1alpha1/packages";
 const POLICIES: &str = "/apis/admissionregistration.k8s.io/v1";
 const RIGHTS: &str = "/apis/rbac.authorization.k8s.io/v1";
 
@@ -73,6 +74,7 @@ impl Uninstallation {
         for path in RELEASED {
             access.extend(self.list_kind(path, &installed).await?);
         }
+        let packages = self.list_kind(PACKAGES, &installed).await?;
         let all_role_bindings = format!("{RIGHTS}/rolebindings");
         let mut role_bindings = self.list(&all_role_bindings, &[labelled]).await?;
         // The bindings of lanes are found by name, because a removed label must not block the deletion of a namespace.
@@ -118,6 +120,7 @@ impl Uninstallation {
             group_services,
             tenants,
             access,
+            packages,
             owned,
             bounds,
             role_bindings,
@@ -190,6 +193,7 @@ impl Uninstallation {
         }));
         named.push(tenure_api::installation::metrics_reviews());
         named.extend(tenure_api::installation::admission());
+        named.extend(installation::list_package_rights());
         named.extend(installation::list_lanes(&LanePods::default()));
         named.extend(configurations(&WebhookPlace::Service, "", Surroundings::default()));
         named.extend(list_policing());

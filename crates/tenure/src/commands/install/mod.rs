@@ -75,9 +75,10 @@ pub(crate) struct Install {
     /// With `deployment`, the controllers write a Deployment for each lane in tenure-system, and get the right to do so. Not with --shard.
     #[arg(long, value_name = "WHERE", value_enum)]
     lanes: Option<LaneLocation>,
-    /// Also install the kinds Package, PackageSource and PackageValues (cozystack.io/v1alpha1). No controller reconciles them yet.
+    /// Also install the kinds Package, PackageSource and PackageValues (cozystack.io/v1alpha1).
     ///
-    /// An existing definition of another program, such as Cozystack, stays unchanged.
+    /// An existing definition of another program, such as Cozystack, stays unchanged. Packages are reconciled as the account that
+    /// `-- --packages-service-account NAME` names, which the command then installs with its rights.
     #[arg(long)]
     packages: bool,
     /// Wait until the Pods of the controllers are available, and the rules of tenancy are in force.
@@ -321,6 +322,7 @@ impl Install {
         if enforcing.policies {
             installation::add_policing(&mut objects);
         }
+        objects.extend(installation::list_package_writer(chosen.package_account.as_deref()));
         objects.extend(tenure_api::workload::objects(&chosen.workload));
         Ok(PlannedInstallation {
             objects,

@@ -6,7 +6,7 @@ use tenure_api::ObjectView;
 use tenure_api::metadata::{GENERATOR_SWITCH, REQUESTED_AT};
 
 use crate::failure::Failure;
-use crate::kind_lists::{EVENT_DRIVEN, RECONCILED};
+use crate::kind_lists::{EVENT_DRIVEN, NEVER_SUSPENDED, RECONCILED};
 use crate::progress::WaitLine;
 use crate::readiness::{self, Outcome};
 use crate::resources::{self, Resource};
@@ -33,8 +33,15 @@ impl Reconciled {
         name: String,
     ) -> Result<Self, Failure> {
         check_kind(resource)?;
+        let (api, namespace) = match resource.namespaced {
+            true => (
+                Api::namespaced_with(client.clone(), namespace, &resource.api()),
+                namespace,
+            ),
+            false => (Api::all_with(client.clone(), &resource.api()), ""),
+        };
         Ok(Self {
-            api: Api::namespaced_with(client.clone(), namespace, &resource.api()),
+            api,
             resource: resource.clone(),
             namespace: namespace.to_owned(),
             name,
@@ -56,15 +63,22 @@ impl Reconciled {
 
     /// Returns the object as arguments of another command: KIND/NAME and the namespace.
     pub(super) fn write_arguments(&self) -> String {
-        format!("{}/{} -n {}", self.resource.plural, self.name, self.namespace)
+        match self.namespace.as_str() {
+            "" => format!("{}/{}", self.resource.full_name(), self.name),
+            namespace => format!("{}/{} -n {namespace}", self.resource.plural, self.name),
+        }
     }
 
     pub(super) fn subject(&self) -> String {
-        format!("{}/{}/{}", self.resource.kind, self.namespace, self.name)
+        match self.namespace.as_str() {
+            "" => format!("{}/{}", self.resource.kind, self.name),
+            namespace => format!("{}/{namespace}/{}", self.resource.kind, self.name),
+        }
     }
 
     /// Suspends or resumes the object: by a field, or by an annotation for the kind without one.
     pub(super) async fn suspend(&self, suspend: bool) -> Result<(), Failure> {
+        self.check_suspension()?;
         if self.resource.kind == "ArtifactGenerator" {
             let value = if suspend { json!("disabled") } else { Value::Null };
             return self
@@ -76,8 +90,18 @@ impl Reconciled {
 
     /// Resumes the object and requests a reconciliation, in one write.
     pub(super) async fn resume_with_request(&self) -> Result<(), Failure> {
+        self.check_suspension()?;
         let now = jiff::Timestamp::now().to_string();
         self.patch(&write_resumption(&self.resource.kind, &now)).await
+    }
+
+    /// Refuses a kind that has no field to suspend it.
+    fn check_suspension(&self) -> Result<(), Failure> {
+        if !NEVER_SUSPENDED.contains(&(self.resource.group.as_str(), self.resource.kind.as_str())) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("{} can't be suspended", self.resource_name()))
+            .hint("suspend a HelmRelease of the Package: its spec.suspend is kept"))
     }
 
     /// Whether the object is suspended.
@@ -180,12 +204,12 @@ fn write_resumption(kind: &str, now: &str) -> Value {
 /// Refuses a kind without a reconciler.
 pub(super) fn check_kind(resource: &Resource) -> Result<(), Failure> {
     let kind = (resource.group.as_str(), resource.kind.as_str());
-    if RECONCILED.contains(&kind) || EVENT_DRIVEN.contains(&kind) {
+    if RECONCILED.contains(&kind) || NEVER_SUSPENDED.contains(&kind) || EVENT_DRIVEN.contains(&kind) {
         return Ok(());
     }
     Err(
         Failure::usage(format!("nothing reconciles {} on request", resource.full_name()))
-            .hint("these can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, artifactgenerators, kustomizations, receivers, surfaces; suspended and resumed only: alerts, providers"),
+            .hint("these can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, artifactgenerators, kustomizations, receivers, surfaces; suspended and resumed only: alerts, providers; reconciled only: packages, packagesources"),
     )
 }
 
