@@ -3,7 +3,7 @@
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_api::{
     Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Package,
-    PackageSource, Provider, Receiver, Surface, Tenant,
+    PackageSource, PackageValues, Provider, Receiver, Surface, Tenant,
 };
 
 use crate::context::enabled_kinds::{EnabledKinds, EnabledKindsError};
@@ -28,6 +28,7 @@ pub(crate) fn list_kinds() -> KindTable {
             KindEntry::new::<Surface>(),
             KindEntry::new::<PackageSource>(),
             KindEntry::new::<Package>(),
+            KindEntry::new::<PackageValues>(),
         ],
         lane: vec![
             KindEntry::new::<GitRepository>(),

@@ -15,6 +15,7 @@ pub(crate) const OURS: &[&str] = &[
     "alerts.notification.toolkit.fluxcd.io",
     "packagesources.cozystack.io",
     "packages.cozystack.io",
+    "packagevalues.cozystack.io",
 ];
 
 /// The kinds that are reconciled on request and can be suspended.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 /// The kinds that others read: a Surface its generated objects, a Kustomization its sources, a Receiver the objects that it reconciles, an Alert its
 /// Providers.
-const LOOKED_AT: [(&str, &str); 17] = [
+const LOOKED_AT: [(&str, &str); 20] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("GitRepository", "Kustomization"),
@@ -23,6 +23,9 @@ const LOOKED_AT: [(&str, &str); 17] = [
     ("Kustomization", RECEIVER),
     ("Provider", ALERT),
     (PACKAGE_SOURCE, PACKAGE),
+    (PACKAGE_VALUES, PACKAGE),
+    (PACKAGE, PACKAGE_VALUES),
+    (PACKAGE_SOURCE, PACKAGE_VALUES),
 ];
 /// The kinds that another one generates: a Surface's, and an ArtifactGenerator's.
 const GENERATED: [(&str, &str); 3] = [
@@ -39,6 +42,7 @@ const SURFACE: &str = "Surface";
 /// The kinds of a platform's packages.
 const PACKAGE: &str = "Package";
 const PACKAGE_SOURCE: &str = "PackageSource";
+const PACKAGE_VALUES: &str = "PackageValues";
 /// The kind on which all kinds of access depend.
 const ACCESS_PROVIDER: &str = "AccessProvider";
 /// The kind that requests reconciliations, also of objects of another controller.
@@ -104,9 +108,11 @@ impl ControllerChoice {
         self.is_on(ACCESS_PROVIDER)
     }
 
-    /// Checks whether Packages or PackageSources are reconciled.
+    /// Checks whether Packages, PackageSources or PackageValues are reconciled.
     pub(crate) fn has_packages(&self) -> bool {
-        self.is_on(PACKAGE) || self.is_on(PACKAGE_SOURCE)
+        [PACKAGE, PACKAGE_SOURCE, PACKAGE_VALUES]
+            .iter()
+            .any(|kind| self.is_on(kind))
     }
 
     /// Checks whether a reconciled kind needs a lane's token of a ServiceAccount: a source, or applied objects.

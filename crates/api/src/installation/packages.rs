@@ -11,14 +11,14 @@ const PACKAGES_ROLE: &str = "tenure-packages";
 /// The name of the roles of the account that writes what Packages generate, and of their bindings.
 pub const PACKAGE_WRITER_ROLE: &str = "tenure-package-writer";
 
-/// Returns the role of the controllers for Packages and PackageSources, and its binding. They write only statuses, and the finalizers of Packages.
+/// Returns the role of the controllers for Packages, PackageSources and PackageValues, and its binding. They write only statuses, and the finalizers of Packages.
 pub(super) fn list_rights(choice: &ControllerChoice) -> [Value; 2] {
     let group = json!(["cozystack.io"]);
     let rules = vec![
-        json!({"apiGroups": group, "resources": ["packages", "packagesources"], "verbs": ["get", "list", "watch"]}),
+        json!({"apiGroups": group, "resources": ["packages", "packagesources", "packagevalues"], "verbs": ["get", "list", "watch"]}),
         // For their finalizers. A policy lets the controllers change nothing else.
         json!({"apiGroups": group, "resources": ["packages"], "verbs": ["patch"]}),
-        json!({"apiGroups": group, "resources": ["packages/status", "packagesources/status"], "verbs": ["get", "patch"]}),
+        json!({"apiGroups": group, "resources": ["packages/status", "packagesources/status", "packagevalues/status"], "verbs": ["get", "patch"]}),
         // Admission demands the verb `report` for writes of the status.
         json!({"apiGroups": group, "resources": ["packages"], "verbs": ["report"]}),
     ];

@@ -73,7 +73,7 @@ fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) context: Arc<ControllerContext>,
-    /// Tenants, Surfaces, Packages and PackageSources.
+    /// Tenants, Surfaces, Packages, PackageSources and PackageValues.
     pub(crate) caches: CacheByKind,
     /// The summaries of Packages and PackageSources.
     pub(crate) packages: Arc<PackageTable>,

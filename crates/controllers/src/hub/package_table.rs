@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_api::{Package, PackageSource};
-use tenure_planner::package::{Neighbours, PackageFacts, PackageIndex};
+use tenure_api::{Package, PackageSource, PackageValues};
+use tenure_planner::package::{Neighbours, Overrides, PackageFacts, PackageIndex};
 use tenure_planner::package_source::ArtifactIndex;
 
 use crate::cluster_view::live_objects::LiveObjects;
 use crate::context::ControllerContext;
+use crate::hub::Hub;
 
 /// The summaries, and the objects that Packages and PackageSources watch.
 #[derive(Debug)]
 pub(crate) struct PackageTable {
     indexes: Mutex<Indexes>,
-    /// Whether all existing Packages and PackageSources have been seen. Before that, the first claim of a name is unknown.
+    /// Whether all existing Packages, PackageSources and PackageValues have been seen. Before that, the first claim of a name is unknown.
     is_complete: AtomicBool,
     /// The HelmReleases, Namespaces and ArtifactGenerators, as the account for Packages sees them.
     pub(crate) live: Arc<LiveObjects>,
@@ -58,8 +59,9 @@ impl PackageTable {
         name: &str,
         package: Option<&Package>,
         source: Option<&PackageSource>,
+        overrides: Option<&Overrides>,
     ) -> BTreeSet<String> {
-        let facts = package.map(|package| PackageFacts::of(package, source, None));
+        let facts = package.map(|package| PackageFacts::of(package, source, overrides));
         self.indexes().packages.put(name, facts)
     }
 
@@ -86,5 +88,13 @@ impl PackageTable {
     /// Returns the Packages that want releases in a namespace.
     pub(crate) fn list_users(&self, namespace: &str) -> BTreeSet<String> {
         self.indexes().packages.list_users(namespace)
+    }
+}
+
+impl Hub {
+    /// Returns the changes of the PackageValues with this name, if it exists.
+    pub(crate) fn find_overrides(&self, name: &str) -> Option<Overrides> {
+        let values = self.caches.get::<PackageValues>().get("", name);
+        values.map(|values| Overrides::of(&values))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_api::metadata::PLATFORM_NAMESPACE;
-use tenure_api::{Package, PackageSource, Tenant};
+use tenure_api::{Package, PackageSource, PackageValues, Tenant};
 use tenure_tenancy::ShardUnit;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -120,7 +120,7 @@ impl TaskTable {
 
 /// Checks whether a cluster-scoped object belongs to the platform, so that the instance of the platform namespace reconciles it.
 pub(crate) fn is_platforms(key: &Key) -> bool {
-    key.kind == Package::KIND || key.kind == PackageSource::KIND
+    [Package::KIND, PackageSource::KIND, PackageValues::KIND].contains(&key.kind)
 }
 
 /// Returns the shard unit of an object.

@@ -22,7 +22,9 @@ const ABSENCES: u32 = 10;
 pub(super) const NEEDED_BY_ALL: [&str; 4] = ["Namespace", "RoleBinding", "ServiceAccount", "Tenant"];
 
 /// The kinds of a platform's packages. A cluster without these kinds lacks nothing.
-pub(super) const OPTIONAL: [&str; 2] = ["Package", "PackageSource"];
+pub(super) const OPTIONAL: [&str; 3] = ["Package", "PackageSource", PACKAGE_VALUES];
+/// The kind of changes of Packages. A cluster with Cozystack's own definitions doesn't have it.
+const PACKAGE_VALUES: &str = "PackageValues";
 
 /// Whether the controllers have seen the existing objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,12 +165,15 @@ impl Manager {
     }
 
     /// Lets Packages be reconciled after all of them and all PackageSources have been seen: with half of them, the first claim of a name would be
-    /// wrong.
+    /// wrong. Without their PackageValues, they would get values back that an administrator has changed.
     pub(super) fn begin_packages(&self, mut watches: Vec<OpenedWatch>) {
         let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
         let beginning = async move {
             for watch in &mut watches {
-                watch.wait_until_synced().await;
+                match watch.kind == PACKAGE_VALUES {
+                    true => watch.wait().await,
+                    false => watch.wait_until_synced().await,
+                }
             }
             hub.packages.set_complete();
             hub.context.mailboxes.wake_where(is_platforms);

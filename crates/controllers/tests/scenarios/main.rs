@@ -33,6 +33,7 @@ mod losing_nothing;
 mod modes;
 mod owners;
 mod ownership;
+mod package_values;
 mod packages;
 mod policies;
 mod post_build;

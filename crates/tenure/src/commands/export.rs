@@ -238,6 +238,7 @@ fn is_exported(resource: &Resource) -> bool {
     RECONCILED.contains(&named)
         || NEVER_SUSPENDED.contains(&named)
         || EVENT_DRIVEN.contains(&named)
+        || named == ("cozystack.io", "PackageValues")
         || named == ("capsule.clastix.io", "Tenant")
 }
 

@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 /// The reasons that report no problem, or only begin an event.
-const NO_PROBLEM: [&str; 16] = [
+const NO_PROBLEM: [&str; 18] = [
+    "Accepted",
     "ArtifactUpToDate",
     "Exclusive",
     "FluxReplaced",
     "GitOperationSucceeded",
     "InForce",
+    "Merged",
     "MetadataAppendFailed",
     "NewArtifact",
     "NewRevision",

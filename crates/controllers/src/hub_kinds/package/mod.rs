@@ -6,7 +6,7 @@ mod reconcile;
 use std::sync::Arc;
 
 use tenure_api::package::PACKAGE_CONTROLLER;
-use tenure_api::{Package, PackageSource};
+use tenure_api::{Package, PackageSource, PackageValues};
 
 use crate::cluster_view::key::{Key, Kind};
 use crate::hub::Hub;
@@ -30,9 +30,9 @@ impl Reconciled for Package {
         reconcile::PackageReconciler::new(hub, key)
     }
 
-    /// Returns the Package of a changed PackageSource.
+    /// Returns the Package of a changed PackageSource or PackageValues.
     fn list_dependents(_: &Hub, changed: &Key) -> Vec<Key> {
-        match changed.kind == PackageSource::KIND {
+        match changed.kind == PackageSource::KIND || changed.kind == PackageValues::KIND {
             true => vec![Key::new(Self::KIND, "", &changed.name)],
             false => Vec::new(),
         }
@@ -42,9 +42,10 @@ impl Reconciled for Package {
     fn refresh(hub: &Hub, key: &Key) {
         let package = hub.caches.get::<Self>().get("", &key.name);
         let source = hub.caches.get::<PackageSource>().get("", &key.name);
+        let overrides = hub.find_overrides(&key.name);
         let concerned = hub
             .packages
-            .put_package(&key.name, package.as_deref(), source.as_deref());
+            .put_package(&key.name, package.as_deref(), source.as_deref(), overrides.as_ref());
         for name in concerned {
             hub.context.mailboxes.wake(&Key::new(Self::KIND, "", &name));
         }

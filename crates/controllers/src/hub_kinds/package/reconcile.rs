@@ -77,7 +77,7 @@ impl PackageReconciler {
         Snapshot {
             package: package.clone(),
             source: source.as_deref().cloned(),
-            overrides: None,
+            overrides: self.hub.find_overrides(&self.key.name),
             neighbours: self.hub.packages.find_neighbours(&self.key.name),
             settings: self.hub.context.packages.clone(),
             tenants: self.list_tenants(),
@@ -145,7 +145,8 @@ impl Reconciler for PackageReconciler {
             return true;
         };
         let neighbours = self.hub.packages.find_neighbours(&self.key.name);
-        snapshot.is_overtaken(&package, self.find_source().as_deref(), None, &neighbours)
+        let overrides = self.hub.find_overrides(&self.key.name);
+        snapshot.is_overtaken(&package, self.find_source().as_deref(), overrides.as_ref(), &neighbours)
             || snapshot.tenants != self.list_tenants()
             || self.objects.has_news(changed)
     }
