@@ -94,36 +94,72 @@ pub(super) fn choose_next(
 
 /// Finds the Kustomizations that apply each other in a cycle with this one, by the owner labels of each. The result is empty without a cycle. `get` finds only
 /// Kustomizations that this one may know.
+///
+/// A Surface in the cycle generates a Kustomization of the cycle, and is applied by another one. Its own labels are unknown here, so the Kustomization that applies
+/// it finds the cycle, and the others don't. That is enough, because one that doesn't wait ends the wait of all.
 #[must_use]
 pub fn find_owner_cycle(
     own: &Kustomization,
     get: impl Fn(&str, &str) -> Option<Arc<Kustomization>>,
 ) -> BTreeSet<ObjectId> {
-    let owner_of = |kustomization: &Kustomization| {
-        let labels = kustomization.metadata.labels.as_ref()?;
-        Some(ObjectId {
-            namespace: labels.get(OWNER_NAMESPACE)?.clone(),
-            name: labels.get(OWNER_NAME)?.clone(),
-            group: "kustomize.toolkit.fluxcd.io".to_owned(),
-            kind: "Kustomization".to_owned(),
-        })
-    };
     let is_own = |id: &ObjectId| {
         let metadata = &own.metadata;
         Some(&id.namespace) == metadata.namespace.as_ref() && Some(&id.name) == metadata.name.as_ref()
     };
     let mut found = BTreeSet::new();
-    let mut next = owner_of(own);
+    let mut next = find_owner(own);
     while let Some(owner) = next.take_if(|_| found.len() < OWNERS_FOLLOWED) {
+        if owner.kind == "Surface" {
+            if !has_applied(own, &owner) {
+                break;
+            }
+            found.insert(owner);
+            return found;
+        }
         if is_own(&owner) {
             return found;
         }
-        next = get(&owner.namespace, &owner.name).and_then(|owner| owner_of(&owner));
+        next = get(&owner.namespace, &owner.name).and_then(|owner| find_owner(&owner));
         if !found.insert(owner) {
             break;
         }
     }
     BTreeSet::new()
+}
+
+/// Returns the Kustomization that applies a Kustomization, or else the Surface that generates it.
+fn find_owner(kustomization: &Kustomization) -> Option<ObjectId> {
+    let metadata = &kustomization.metadata;
+    let label = |key: &str| metadata.labels.as_ref()?.get(key).cloned();
+    if let (Some(namespace), Some(name)) = (label(OWNER_NAMESPACE), label(OWNER_NAME)) {
+        return Some(ObjectId {
+            namespace,
+            name,
+            group: "kustomize.toolkit.fluxcd.io".to_owned(),
+            kind: "Kustomization".to_owned(),
+        });
+    }
+    let mut owners = metadata.owner_references.iter().flatten();
+    let is_surface = |owner: &&OwnerReference| {
+        let (group, _) = split_api_version(&owner.api_version);
+        group == "tenure.dev" && owner.kind == "Surface"
+    };
+    Some(ObjectId {
+        namespace: metadata.namespace.clone()?,
+        name: owners.find(is_surface)?.name.clone(),
+        group: "tenure.dev".to_owned(),
+        kind: "Surface".to_owned(),
+    })
+}
+
+/// Checks whether an object is in the inventory of a Kustomization.
+fn has_applied(kustomization: &Kustomization, object: &ObjectId) -> bool {
+    let inventory = kustomization
+        .status
+        .as_ref()
+        .and_then(|status| status.inventory.as_ref());
+    let id = object.to_string();
+    inventory.is_some_and(|inventory| inventory.entries.iter().any(|entry| entry.id == id))
 }
 
 /// Checks whether an object that is being deleted may itself wait for this Kustomization: it is this one, it owns or generates this one, it applies this one in a
@@ -270,6 +306,45 @@ mod tests {
         // The chain ends at a Kustomization that is unknown.
         assert!(find("a", &[("a", "b"), ("b", "elsewhere")]).is_empty());
         assert!(find("a", &[("a", "a")]).is_empty());
+    }
+
+    /// Kustomization `c` applies Surface `s`, which generates `a`, which applies `b`, which applies `c`.
+    #[test]
+    fn cycle_through_surface_is_found_by_its_applier() {
+        let make = |name: &str, metadata: serde_json::Value, applied: &str| {
+            let mut kustomization: Kustomization = serde_json::from_value(json!({
+                "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": metadata,
+                "spec": { "interval": "1m", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "r" } },
+                "status": { "inventory": { "entries": [{ "id": applied, "v": "v1" }] } },
+            }))
+            .unwrap();
+            kustomization.metadata.name = Some(name.to_owned());
+            kustomization.metadata.namespace = Some("team".to_owned());
+            (name.to_owned(), Arc::new(kustomization))
+        };
+        let applied_by = |owner: &str| json!({ "labels": { OWNER_NAME: owner, OWNER_NAMESPACE: "team" } });
+        let by_surface = |group: &str| json!({ "ownerReferences": [{ "apiVersion": format!("{group}/v1alpha1"), "kind": "Surface", "name": "s", "uid": "s1" }] });
+        let find = |own: &str, group: &str, surface: &str| {
+            let all = BTreeMap::from([
+                make(
+                    "a",
+                    by_surface(group),
+                    "team_b_kustomize.toolkit.fluxcd.io_Kustomization",
+                ),
+                make("b", applied_by("a"), "team_c_kustomize.toolkit.fluxcd.io_Kustomization"),
+                make("c", applied_by("b"), surface),
+            ]);
+            let found = find_owner_cycle(&all[own], |_, name| all.get(name).cloned());
+            found.into_iter().map(|id| id.name).collect::<Vec<_>>()
+        };
+        let surface = "team_s_tenure.dev_Surface";
+        assert_eq!(find("c", "tenure.dev", surface), ["a", "b", "s"]);
+        // The others don't know who applies the Surface.
+        assert!(find("a", "tenure.dev", surface).is_empty());
+        assert!(find("b", "tenure.dev", surface).is_empty());
+        // The controls: another Surface, and another kind of owner.
+        assert!(find("c", "tenure.dev", "team_other_tenure.dev_Surface").is_empty());
+        assert!(find("c", "example.com", surface).is_empty());
     }
 
     #[test]
