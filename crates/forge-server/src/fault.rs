@@ -97,6 +97,16 @@ impl Misbehaviour {
         Self::Answer(text_answer(StatusCode::FORBIDDEN, "text/plain", "Forbidden\n"))
     }
 
+    /// Returns the answer of a Git server that doesn't accept a token.
+    #[must_use]
+    pub fn unauthorized() -> Self {
+        Self::Answer(text_answer(
+            StatusCode::UNAUTHORIZED,
+            "text/plain",
+            "HTTP Basic: Access denied\n",
+        ))
+    }
+
     /// Returns an HTML page, as a proxy sends it when its host is down.
     #[must_use]
     pub fn html() -> Self {

@@ -198,6 +198,12 @@ impl ForgeServer {
         Ok(id)
     }
 
+    /// Sets the address that the host reports for clones by HTTP. At the host's own address there is no repository, but a [`crate::Fault`] can answer there.
+    pub fn set_clone_address(&self, address: &str) {
+        let [http, _] = &mut self.lock_world().clone_urls;
+        http.0 = format!("{address}/");
+    }
+
     /// Adds a group and returns its number.
     pub fn add_group(&self, path: &str) -> u64 {
         let mut world = self.lock_world();
