@@ -71,7 +71,7 @@ pub fn plan(namespace: &str, seen: &ManualSecretState, wanted: &WantedState, rot
         findings: Vec::new(),
         again: idle,
         is_over: false,
-        is_refused: false,
+        trial: None,
         is_by_hand: true,
     };
     match (wanted, seen) {

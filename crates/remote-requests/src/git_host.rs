@@ -4,6 +4,7 @@
 //! a Secret, without passing through this module.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -345,6 +346,15 @@ pub enum ProbeResult {
     Refused(String),
     /// No result: the server is down, blocks this address, or answers something else.
     Unclear(String),
+    /// No result: the server takes no requests of this address for a while.
+    Limited {
+        /// The answer.
+        why: String,
+        /// The server's address, without credentials.
+        url: String,
+        /// The wait that the server requests, if it names one.
+        wait: Option<Duration>,
+    },
 }
 
 /// The reason why there is no usable answer. Text of a host is first made harmless: it is short, has one line, and contains nothing of the request.
@@ -363,12 +373,12 @@ pub enum HostError {
     Forbidden(String),
     /// 403 or 429 without the API's own form: the host blocks this address for a while. The block is no statement about any credential.
     Banned {
-        /// The time of the next attempt.
+        /// The time of the next attempt, by the local clock.
         until: Timestamp,
     },
     /// Too many requests: the request had no effect.
     Limited {
-        /// The time from which the host accepts requests again.
+        /// The time from which the host accepts requests again, by the local clock.
         until: Timestamp,
     },
     /// The effect is unknown: the connection was cut, timed out, returned a 5xx, or an answer to an order couldn't be read.

@@ -3,6 +3,8 @@
 //! An answer proves that the credential opened a repository, or that the server refused the credential, or neither. A blocked address, an unavailable server or any other
 //! answer proves nothing, and never counts as the end of a credential. Nothing is fetched.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use tenure_remote_requests::git_host::ProbeResult;
 use tokio::io::AsyncReadExt as _;
@@ -10,6 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::connector::Connector;
 use crate::dialer::Dialer;
 use crate::error::FetchError;
+use crate::http::HttpAnswer;
 use crate::limits::Limits;
 use crate::oci::{self, OciError, RepositoryUrl};
 use crate::policy::Scheme;
@@ -26,7 +29,12 @@ pub async fn probe_git(url: &str, secret: &SecretData, reach: &Connector) -> Pro
     match ask_git(url, secret, reach).await {
         Ok(probed) => probed,
         Err(FetchError::Unauthorized { problem, .. }) => ProbeResult::Refused(problem),
-        Err(error) => ProbeResult::Unclear(error.to_string()),
+        Err(error) => match &error {
+            FetchError::HttpStatus { status, url, .. } => {
+                explain_status((*status, url), error.to_string(), error.retry_after())
+            }
+            _ => ProbeResult::Unclear(error.to_string()),
+        },
     }
 }
 
@@ -61,7 +69,7 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Connector) -> Result<Pr
         StatusCode::NOT_FOUND => {
             ProbeResult::Refused("HTTP 404: there is no such repository, or these credentials don't show it".to_owned())
         }
-        status => ProbeResult::Unclear(explain_status(status)),
+        _ => explain_answer(&answer),
     })
 }
 
@@ -74,10 +82,20 @@ pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reac
     };
     let dialer = make_dialer(reach);
     match oci::ask_for_tags(&dialer, &url, std::slice::from_ref(secret)).await {
-        Ok(StatusCode::OK | StatusCode::NOT_FOUND) => ProbeResult::Accepted,
-        Ok(StatusCode::UNAUTHORIZED) => ProbeResult::Refused("HTTP 401: it gives no right to pull".to_owned()),
-        Ok(status) => ProbeResult::Unclear(explain_status(status)),
+        Ok(answer) => match answer.status() {
+            StatusCode::OK | StatusCode::NOT_FOUND => ProbeResult::Accepted,
+            StatusCode::UNAUTHORIZED => ProbeResult::Refused("HTTP 401: it gives no right to pull".to_owned()),
+            _ => explain_answer(&answer),
+        },
         Err(OciError::Unauthorized { problem, .. }) => ProbeResult::Refused(problem),
+        Err(
+            ref error @ OciError::HttpStatus {
+                status,
+                ref url,
+                retry_after,
+                ..
+            },
+        ) => explain_status((status, url), error.to_string(), retry_after),
         Err(error) => ProbeResult::Unclear(error.to_string()),
     }
 }
@@ -90,10 +108,11 @@ fn make_dialer(reach: &Connector) -> Dialer {
     Dialer::new(reach.clone(), &limits)
 }
 
-/// Explains an HTTP status that proves nothing about the credential.
-fn explain_status(status: StatusCode) -> String {
+/// Explains an answer that proves nothing about the credential.
+fn explain_answer(answer: &HttpAnswer) -> ProbeResult {
+    let status = answer.status();
     let code = status.as_u16();
-    match status {
+    let why = match status {
         StatusCode::FORBIDDEN => {
             format!(
                 "HTTP {code}: the server keeps this address out for a while, or forbids it for another reason than the credential"
@@ -101,5 +120,19 @@ fn explain_status(status: StatusCode) -> String {
         }
         StatusCode::TOO_MANY_REQUESTS => format!("HTTP {code}: the server wants fewer requests"),
         _ => format!("HTTP {code}: that is no answer about a credential"),
+    };
+    explain_status((code, answer.requested_address()), why, answer.retry_after())
+}
+
+/// Tells a server that asks for a pause from one that gives no usable answer. Besides 429, an answer asks for a pause if it names a wait.
+fn explain_status((status, url): (u16, &str), why: String, wait: Option<Duration>) -> ProbeResult {
+    let asks_to_wait = status == 429 || (matches!(status, 403 | 503) && wait.is_some());
+    if !asks_to_wait {
+        return ProbeResult::Unclear(why);
+    }
+    ProbeResult::Limited {
+        why,
+        url: url.to_owned(),
+        wait,
     }
 }

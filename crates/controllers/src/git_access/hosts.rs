@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use git_hosts::{AuthoriserCredential, Host, HostResponse, RemoteHost, fingerprint_bytes};
 use jiff::{SignedDuration, Timestamp};
 use tenure_api::access::AccessProvider;
+use tenure_api::access::request::CredentialLedger;
 use tenure_git_access::delivery::CA_KEY;
-use tenure_git_access::rotation::Listing;
 use tenure_git_access::rotation::rate_limits::{HostRateLimiter, RateLimitState};
+use tenure_git_access::rotation::{Listing, TrialResult};
 use tenure_remote_requests::git_host::{Capabilities, CredentialKind, HostError, HostKind, HostQuery, Scope, Target};
 use tenure_sources::{Connector, SecretBytes, SecretData, TlsOptions};
 use tokio::sync::Semaphore;
@@ -162,9 +163,33 @@ impl HostSlot {
         self.kept().authority.clone()
     }
 
-    /// Returns how often a target may be asked for something now.
-    pub(super) fn see_restraint(&self, target: &Target) -> RateLimitState {
-        self.with_restraint(|restraint| restraint.find_state(target, Timestamp::now()))
+    /// Returns the limits for a credential with this ledger. `owner` is its request and namespace.
+    pub(super) fn see_restraint(
+        &self,
+        target: &Target,
+        owner: &str,
+        ledger: &CredentialLedger,
+        is_wanted: bool,
+    ) -> RateLimitState {
+        self.with_restraint(|restraint| {
+            restraint.follow_ledger(target, owner, ledger, is_wanted);
+            restraint.find_state(target, owner, ledger, Timestamp::now())
+        })
+    }
+
+    /// Restores the counts of a target from a ledger that this process sees for the first time.
+    pub(super) fn restore_restraint(&self, target: &Target, ledger: &CredentialLedger) {
+        self.with_restraint(|restraint| restraint.restore(target, ledger, Timestamp::now()));
+    }
+
+    /// Begins the trial of a new credential, unless its target has no room for another one.
+    pub(super) fn begin_trial(&self, target: &Target, owner: &str, nonce: &str) -> bool {
+        self.with_restraint(|restraint| restraint.begin_trial(target, owner, nonce, Timestamp::now()))
+    }
+
+    /// Records the host's verdict on a new credential.
+    pub(super) fn record_trial(&self, target: &Target, owner: &str, result: TrialResult) {
+        self.with_restraint(|restraint| restraint.record_trial(target, owner, result, Timestamp::now()));
     }
 
     /// Counts a read at the host.
@@ -179,23 +204,17 @@ impl HostSlot {
 
     /// Records that the host takes no requests for a while, if the answer says so.
     pub(super) fn record_block(&self, answer: &HostError) {
-        let ahead = self.ahead();
-        self.with_restraint(|restraint| restraint.record_block(answer, ahead, Timestamp::now()));
+        self.with_restraint(|restraint| restraint.record_block(answer, Timestamp::now()));
+    }
+
+    /// Records that a server with another name, at which credentials are tried, takes no requests for a while.
+    pub(super) fn record_probe_pause(&self, until: Timestamp, now: Timestamp) {
+        self.with_restraint(|restraint| restraint.record_probe_pause(until, now));
     }
 
     /// Returns the host's answer that is still valid, if it takes no requests now.
     pub(super) fn find_block(&self) -> Option<HostError> {
         self.with_restraint(|restraint| restraint.find_block(Timestamp::now()))
-    }
-
-    /// Counts a new credential that was refused permanently.
-    pub(super) fn note_refusal(&self, target: &Target) {
-        self.with_restraint(|restraint| restraint.record_refusal(target, Timestamp::now()));
-    }
-
-    /// Records that a new credential of a target works.
-    pub(super) fn note_acceptance(&self, target: &Target) {
-        self.with_restraint(|restraint| restraint.record_acceptance(target));
     }
 
     /// Returns the last list of a target.

@@ -15,6 +15,7 @@
 //! - `hosts`: connections to hosts.
 //! - `manual_secrets`: Secrets that a user writes by hand.
 //! - `notice`: the issue at the host that shows a request.
+//! - `probes`: whether a server accepts a credential.
 //! - `provider`, `request`: the reconcilers.
 //! - `step_facts`: the facts that a request's steps depend on.
 //! - `secret_parts`: the parts of a Secret besides its value.
@@ -32,6 +33,7 @@ mod host_questions;
 mod hosts;
 mod manual_secrets;
 mod notice;
+mod probes;
 mod provider;
 mod request;
 mod secret_parts;
@@ -63,8 +65,8 @@ use tenure_git_access::notice::IssueLimiter;
 use tenure_git_access::request::hash_spec;
 use tenure_git_access::request_plan::Plan;
 use tenure_git_access::request_plan::handover::{DeliveryState, list_holdings};
-use tenure_git_access::rotation::NamespaceState;
 use tenure_git_access::rotation::schedule::find_reread_interval;
+use tenure_git_access::rotation::{NamespaceState, SecretState};
 use tenure_tenancy::access::approval::{ApprovalFacts, Verdict, decide_approval};
 use tokio_util::sync::CancellationToken;
 
@@ -79,6 +81,7 @@ use crate::reconcile_loop::reconciled::{Home, Reconciled};
 use crate::telemetry::metrics::Metrics;
 use hosts::{HostSlot, SharedRateLimiter};
 use secret_parts::find_host;
+use step_facts::list_namespaces;
 
 /// Name of the namespace whose uid identifies this cluster.
 const CLUSTER: &str = "kube-system";
@@ -290,6 +293,19 @@ impl AccessHub {
             ))
         });
         held.collect()
+    }
+
+    /// Checks whether the request in a Secret's label delivers such a Secret to this namespace, or has delivered one.
+    fn is_mark_valid(&self, secret: &SecretState, request: &FluxAccessRequest, namespace: &str) -> bool {
+        let SecretState::Present(secret) = secret else {
+            return false;
+        };
+        let requests = self.caches.get::<FluxAccessRequest>();
+        let marked_for = secret.marked_for.as_ref();
+        let marked_for = marked_for.and_then(|name| requests.get(self.platform(), name));
+        marked_for.is_some_and(|other| {
+            other.spec.secret_name == request.spec.secret_name && list_namespaces(&other, None).contains(namespace)
+        })
     }
 
     /// Wakes a request's predecessors, its successors and the provider after a recorded change of its holdings.

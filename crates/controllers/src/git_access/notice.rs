@@ -66,7 +66,6 @@ impl RequestReconciler {
     ) -> Plan {
         let answer = self.notice.take();
         let provider = self.access_hub.find_provider(&request.spec.provider);
-        let host_ahead = self.access_hub.host(&request.spec.provider).ahead();
         let status = request.status.clone().unwrap_or_default();
         let all = self.access_hub.list_requests(&request.spec.provider);
         let mut book = lock(&self.access_hub.notices);
@@ -78,7 +77,6 @@ impl RequestReconciler {
             is_wanted: provider.is_some_and(|provider| provider.spec.gives_notice()),
             reaches: circumstances.reaching.as_ref().map(|there| !there.is_empty()),
             open_issues: OpenIssues::count(request, all.iter().map(Arc::as_ref), &mut book, now),
-            host_ahead,
             answer: answer.as_ref(),
         };
         let planned = plan(&seen, now);

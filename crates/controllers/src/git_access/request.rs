@@ -19,7 +19,6 @@ use tenure_git_access::delivery::{
 };
 use tenure_git_access::notice;
 use tenure_git_access::pull_secrets::ObservedAccounts;
-use tenure_git_access::request::read_target;
 use tenure_git_access::rotation::{
     Answer, Plan, RotationEvent, SecretState, Snapshot, SourceState, StagingState, Step, WantedState, plan,
 };
@@ -120,6 +119,10 @@ impl RequestReconciler {
     ) -> Option<Snapshot> {
         let request = case.request;
         let ledger = find_ledger(request, namespace);
+        let owner = self.name_owner(namespace);
+        if !self.places.contains_key(namespace) {
+            actor.host.restore_restraint(&actor.target(), &ledger);
+        }
         let place = self.places.entry(namespace.to_owned()).or_default();
         let answer = place.answer.take();
         let secret = match place.secret.take() {
@@ -158,6 +161,8 @@ impl RequestReconciler {
         place.sources.clone_from(&sources);
         let rotate: Period = request.spec.rotate.parse().ok()?;
         let target = actor.target();
+        let is_wanted = wanted == WantedState::Delivered;
+        let restraint = actor.host.see_restraint(&target, &owner, &ledger, is_wanted);
         Some(Snapshot {
             request_uid: request.metadata.uid.clone().unwrap_or_default(),
             request_name: self.key.name.clone(),
@@ -181,15 +186,28 @@ impl RequestReconciler {
             ),
             ledger,
             namespace: self.access_hub.find_namespace(namespace),
+            is_mark_valid: self.access_hub.is_mark_valid(&secret, request, namespace),
             secret,
             staging,
             accounts,
             sources,
-            restraint: actor.host.see_restraint(&actor.target()),
+            restraint,
             host_ahead: actor.ahead(),
             nonce: make_nonce(),
             answer,
         })
+    }
+
+    /// Returns the name under which the limits of the host count the credentials in a namespace.
+    fn name_owner(&self, namespace: &str) -> String {
+        format!("{}/{namespace}", self.key.name)
+    }
+
+    /// Begins the trial of a planned credential, if its target has room for another one.
+    fn begin_trial(&self, actor: &Actor, namespace: &str, planned: &Plan) -> bool {
+        let owner = self.name_owner(namespace);
+        let next = planned.ledger.next.as_ref();
+        next.is_some_and(|next| actor.host.begin_trial(&actor.target(), &owner, &next.nonce))
     }
 
     /// Writes changed ledgers, and reports what happened. Nothing is ordered before it is recorded.
@@ -230,10 +248,6 @@ impl RequestReconciler {
                 "a credential of a host"
             );
             self.access_hub.count(&request.spec.provider, action);
-            if *action == "Distributed" {
-                let host = self.access_hub.host(&request.spec.provider);
-                host.note_acceptance(&read_target(&request.spec.target));
-            }
             events.push(describe_event(namespace, happening));
         }
         writer
@@ -409,8 +423,13 @@ impl Reconciler for RequestReconciler {
                     self.places.entry(namespace).or_default().again = now.checked_add(IDLE).ok();
                     continue;
                 };
-                if planned.is_refused {
-                    actor.host.note_refusal(&actor.target());
+                if let Some(result) = planned.trial {
+                    let owner = self.name_owner(&namespace);
+                    actor.host.record_trial(&actor.target(), &owner, result);
+                }
+                if planned.step == Some(Step::Begin) && !self.begin_trial(&actor, &namespace, &planned) {
+                    // Another request was faster. The next plan sees that, and waits.
+                    continue;
                 }
                 let look_again = later_by(now, self.access_hub.choose_look());
                 let place = self.places.entry(namespace.clone()).or_default();
@@ -453,7 +472,7 @@ impl Reconciler for RequestReconciler {
                     tracing::debug!(
                         request = actor.request.name_any(),
                         namespace,
-                        step = name_step(&step),
+                        step = step.name(),
                         "carries out a step"
                     );
                     let answer = actor.perform(&namespace, &step, &ledger).await;
@@ -571,25 +590,4 @@ fn changes_secret(step: &Step) -> bool {
 
 fn changes_staging(step: &Step) -> bool {
     matches!(step, Step::MintAndStage(_) | Step::ClearStaging)
-}
-
-/// Returns the name of a step without its content.
-fn name_step(step: &Step) -> &'static str {
-    match step {
-        Step::Record => "Record",
-        Step::Begin => "Begin",
-        Step::Preflight => "Preflight",
-        Step::MintAndStage(_) => "MintAndStage",
-        Step::List(_) => "List",
-        Step::Find(_) => "Find",
-        Step::Revoke { .. } => "Revoke",
-        Step::ProbeStaged => "ProbeStaged",
-        Step::Spread(_) => "Spread",
-        Step::Mark(_) => "Mark",
-        Step::AskSources { .. } => "AskSources",
-        Step::ProbeDelivered => "ProbeDelivered",
-        Step::DeleteSecret(_) => "DeleteSecret",
-        Step::ChangeAccounts(_) => "ChangeAccounts",
-        Step::ClearStaging => "ClearStaging",
-    }
 }

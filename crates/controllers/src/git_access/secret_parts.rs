@@ -31,6 +31,12 @@ pub(super) fn find_host(address: &str) -> Option<String> {
     uri.authority().map(|authority| authority.as_str().to_owned())
 }
 
+/// Returns the name of an address's host in lower case, without the port.
+pub(super) fn find_host_name(address: &str) -> Option<String> {
+    let uri: http::Uri = address.parse().ok()?;
+    uri.host().map(str::to_ascii_lowercase)
+}
+
 /// The parts of a Secret besides the value, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecretParts<'a> {

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
-use std::time::Duration;
 
 use git_hosts::{HostResponse, make_deploy_key};
 use jiff::{SignedDuration, Timestamp};
@@ -17,13 +16,11 @@ use tenure_git_access::credential_kind::{CredentialKindInputs, choose_kind, find
 use tenure_git_access::delivery::{Form, order_deadline, read_role};
 use tenure_git_access::request::read_target;
 use tenure_git_access::rotation::{
-    Answer, Listing, NamespaceState, Probe, SecretFacts, SecretState, StagedFacts, StagingState, Step, WriteFailure,
+    Answer, Listing, NamespaceState, SecretFacts, SecretState, StagedFacts, StagingState, Step, WriteFailure,
 };
 use tenure_remote_requests::git_host::{
-    CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, ProbeResult, Role, Scope, Target,
-    TargetDescription,
+    CredentialKind, HostError, HostKind, HostQuery, HostReply, MintRequest, Role, Target, TargetDescription,
 };
-use tenure_sources::{SecretData, probe_git, probe_registry};
 use tenure_tenancy::access::readers::{IntendedReaders, check_strict, list_other_readers};
 use tenure_tenancy::{Identity, identity};
 
@@ -35,9 +32,6 @@ use super::secrets::{self, SecretPlace};
 use super::staging::{self, StagedValue};
 use crate::lane::HubApi as _;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
-
-/// The time limit of a probe.
-const PROBE: Duration = Duration::from_secs(30);
 
 /// The facts and clients for the steps of one request: its AccessProvider, the host, the role, and the kind of its credentials.
 pub(super) struct Actor {
@@ -214,7 +208,7 @@ impl Actor {
         }
     }
 
-    async fn read_staged(&self, namespace: &str) -> Result<StagedValue, String> {
+    pub(super) async fn read_staged(&self, namespace: &str) -> Result<StagedValue, String> {
         let client = self.authoriser().await?;
         let key = self.staged_key(namespace);
         let staged =
@@ -295,16 +289,14 @@ impl Actor {
                 };
                 Answer::Revoked(*id, self.ask(&ask, None).await.map(|_| ()))
             }
-            Step::ProbeStaged => {
-                Answer::Probed(self.probe(self.read_staged_data(namespace, ledger).await, ledger).await)
-            }
+            Step::ProbeStaged => self.probe_staged(namespace, ledger).await,
             Step::Spread(seen) => Answer::Spread(self.spread(namespace, seen.as_ref(), ledger).await),
             Step::Mark(seen) => Answer::Spread(self.mark(namespace, seen).await),
             Step::AskSources { sources, token } => {
                 self.ask_sources(namespace, sources, token).await;
                 Answer::Asked
             }
-            Step::ProbeDelivered => Answer::Probed(self.probe(self.read_delivered(namespace).await, ledger).await),
+            Step::ProbeDelivered => self.probe_delivered(namespace, ledger).await,
             Step::DeleteSecret(seen) => Answer::SecretDeleted(match self.writer().await {
                 Ok(client) => secrets::delete_secret(&client, self.find_secret_place(namespace), seen).await,
                 Err(why) => Err(WriteFailure::Refused(why)),
@@ -320,7 +312,7 @@ impl Actor {
         })
     }
 
-    async fn find(&self, target: &Target) -> Result<Option<TargetDescription>, HostError> {
+    pub(super) async fn find(&self, target: &Target) -> Result<Option<TargetDescription>, HostError> {
         self.ask_for(&HostQuery::FindById {
             scope: target.scope,
             id: target.id,
@@ -329,7 +321,7 @@ impl Actor {
     }
 
     /// Returns a project of a group in which the group's credential can be tried, if one exists.
-    async fn find_member(&self, group: Target) -> Result<Option<TargetDescription>, HostError> {
+    pub(super) async fn find_member(&self, group: Target) -> Result<Option<TargetDescription>, HostError> {
         let role = self.role;
         self.ask_for(&HostQuery::FindMember { group, role }).await
     }
@@ -435,7 +427,7 @@ impl Actor {
     }
 
     /// Returns the parts of a Secret besides the value.
-    async fn find_surroundings(&self, ledger: &CredentialLedger) -> Result<FoundSecretParts, HostError> {
+    pub(super) async fn find_surroundings(&self, ledger: &CredentialLedger) -> Result<FoundSecretParts, HostError> {
         let connected = self.connect().await.map_err(HostError::Unreachable)?;
         let spec = self.provider.as_ref().map(|provider| &provider.spec);
         Ok(FoundSecretParts {
@@ -452,7 +444,7 @@ impl Actor {
         self.host.authority().filter(|_| self.form() != Form::Ssh)
     }
 
-    fn current_target(&self, ledger: &CredentialLedger) -> Target {
+    pub(super) fn current_target(&self, ledger: &CredentialLedger) -> Target {
         let mut target = self.target();
         if let Some(path) = &ledger.path {
             target.path.clone_from(path);
@@ -493,69 +485,6 @@ impl Actor {
         let authority = authority.as_deref().map(Vec::as_slice);
         let client = self.writer().await.map_err(WriteFailure::Refused)?;
         secrets::renew_mark(&client, self.find_secret_place(namespace), authority, seen).await
-    }
-
-    /// Returns the staged value as a client would read it.
-    async fn read_staged_data(&self, namespace: &str, ledger: &CredentialLedger) -> Result<SecretData, String> {
-        let staged = self.read_staged(namespace).await?;
-        let found = self.find_surroundings(ledger).await;
-        let found = found.map_err(|trouble| trouble.to_string())?;
-        secrets::make_client_data(&staged, found.borrow())
-    }
-
-    /// Reads the Secret in a namespace as a client would.
-    async fn read_delivered(&self, namespace: &str) -> Result<SecretData, String> {
-        let client = self.writer().await?;
-        secrets::read_data(&client, namespace, &self.request.spec.secret_name).await
-    }
-
-    /// Tries a credential as its client would.
-    async fn probe(&self, data: Result<SecretData, String>, ledger: &CredentialLedger) -> Probe {
-        let tried = async {
-            let data = data?;
-            let target = self.current_target(ledger);
-            let found = self.find(&target).await.map_err(|trouble| trouble.to_string())?;
-            let reach = self.access_hub.hub.context.reach(true);
-            let found = found.ok_or_else(|| "the host doesn't show its purpose".to_owned())?;
-            let found = match target.scope {
-                Scope::Project => found,
-                // A group has no repository of its own. The probe uses a project in it.
-                Scope::Group => {
-                    let member = self.find_member(found.target).await;
-                    match member.map_err(|trouble| trouble.to_string())? {
-                        Some(member) => member,
-                        None => return Ok(None),
-                    }
-                }
-            };
-            let probing = async {
-                match (self.form(), found.http_url, found.ssh_url, found.registry_prefix) {
-                    (Form::Basic, Some(url), ..) => Some(probe_git(&url, &data, reach).await),
-                    (Form::Ssh, _, Some(url), _) => Some(probe_git(&url, &data, reach).await),
-                    (Form::Docker, _, _, Some(prefix)) => {
-                        // If the host is reached without TLS, so is its registry. This occurs only in tests.
-                        let is_plain = self
-                            .provider
-                            .as_ref()
-                            .is_some_and(|provider| provider.spec.address.starts_with("http://"));
-                        Some(probe_registry(&format!("oci://{prefix}"), is_plain, &data, reach).await)
-                    }
-                    // The host reports no address for these. Their sources prove the credential.
-                    _ => None,
-                }
-            };
-            tokio::time::timeout(PROBE, probing)
-                .await
-                .map_err(|_| "there was no answer in time".to_owned())
-        };
-        match tried.await {
-            Ok(None | Some(ProbeResult::Accepted)) => Probe::Works,
-            Ok(Some(ProbeResult::Refused(why))) => {
-                self.host.record_refused_probe(Timestamp::now());
-                Probe::Refused(why)
-            }
-            Ok(Some(ProbeResult::Unclear(why))) | Err(why) => Probe::Unreachable(why),
-        }
     }
 
     /// Asks sources to fetch now, as the account of their lane.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tenure_api::access::request::{AskedIn, LedgerTrouble, RequestNotice, RequestTarget};
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus, name_target};
 use tenure_api::condition::{Condition, ConditionStatus};
@@ -166,8 +166,6 @@ pub struct NoticeFacts<'a> {
     pub reaches: Option<bool>,
     /// The open issues of other requests.
     pub open_issues: OpenIssues,
-    /// The time by which the host's clock is ahead of the local clock.
-    pub host_ahead: SignedDuration,
     /// The result of the last step.
     pub answer: Option<&'a StepResult>,
 }
@@ -348,7 +346,7 @@ fn continue_issue(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, n
         // The issue was never opened.
         (None, false, Some(StepResult::Found(Ok(None)))) => Plan::record_notice(None, None),
         (_, true, Some(StepResult::Found(Err(trouble)) | StepResult::Opened(Err(trouble)))) => {
-            let failed = record_failure(notice, trouble, seen.host_ahead, now);
+            let failed = record_failure(notice, trouble, now);
             Plan::record_notice(Some(failed), None)
         }
         (_, false, Some(StepResult::Closed(Ok(())))) => {
@@ -367,7 +365,7 @@ fn continue_issue(seen: &NoticeFacts<'_>, notice: &RequestNotice, stays: bool, n
             false,
             Some(StepResult::Closed(Err(trouble)) | StepResult::Found(Err(trouble)) | StepResult::Opened(Err(trouble))),
         ) => {
-            let failed = record_failure(notice, trouble, seen.host_ahead, now);
+            let failed = record_failure(notice, trouble, now);
             if seen.request.metadata.deletion_timestamp.is_some() || failed.failures >= MOST_FAILURES {
                 return abandon_issue(notice, &trouble.to_string());
             }
@@ -405,17 +403,11 @@ fn clear_failure(notice: &RequestNotice) -> RequestNotice {
     }
 }
 
-fn record_failure(
-    notice: &RequestNotice,
-    trouble: &HostError,
-    host_ahead: SignedDuration,
-    now: Timestamp,
-) -> RequestNotice {
+fn record_failure(notice: &RequestNotice, trouble: &HostError, now: Timestamp) -> RequestNotice {
     let failures = notice.failures.saturating_add(1);
-    let by_own_clock = |at: Timestamp| at.checked_sub(host_ahead).unwrap_or(at);
     let (reason, retry_at) = match trouble {
-        HostError::Banned { until } => ("BannedByHost", schedule::wait_for(now, by_own_clock(*until))),
-        HostError::Limited { until } => ("LimitedByHost", schedule::wait_for(now, by_own_clock(*until))),
+        HostError::Banned { until } => ("BannedByHost", schedule::wait_for(now, *until)),
+        HostError::Limited { until } => ("LimitedByHost", schedule::wait_for(now, *until)),
         HostError::Unauthenticated => ("AuthoriserRefused", schedule::find_retry_time(now, failures)),
         HostError::Forbidden(_) | HostError::Refused { .. } | HostError::Moved => {
             ("RefusedByHost", add_duration(now, REFUSED_LOOK))

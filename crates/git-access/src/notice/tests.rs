@@ -42,7 +42,6 @@ fn make_facts<'a>(request: &'a FluxAccessRequest, state: &'a str) -> NoticeFacts
         is_wanted: true,
         reaches: Some(true),
         open_issues: OpenIssues::default(),
-        host_ahead: SignedDuration::ZERO,
         answer: None,
     }
 }

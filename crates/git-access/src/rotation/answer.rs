@@ -1,12 +1,11 @@
 //! The effect of the answer to a step. Answers without effect beyond the ledger and the snapshot are not handled here.
 
-use jiff::Timestamp;
 use tenure_api::access::request::{CredentialPhase, NextCredential};
 
 use super::failures::{CLUSTER_UNREACHABLE, FailingSide, MISSING_RIGHTS};
 use super::schedule::{self, add_duration, record_time};
 use super::state_machine::{Next, StateMachine};
-use super::{Answer, NamespaceState, Probe, StagedFacts, Step, WantedState, WriteFailure};
+use super::{Answer, NamespaceState, Probe, StagedFacts, Step, TrialResult, WantedState, WriteFailure};
 use tenure_remote_requests::git_host::{HostError, ListedCredential, MintedCredential, TargetDescription};
 
 impl StateMachine<'_> {
@@ -99,11 +98,11 @@ impl StateMachine<'_> {
         let message = trouble.to_string();
         match trouble {
             HostError::Banned { until } => {
-                let until = schedule::wait_for(self.now, self.by_own_clock(until));
+                let until = schedule::wait_for(self.now, until);
                 self.record_failure_until("BannedByHost", message, until)
             }
             HostError::Limited { until } => {
-                let until = schedule::wait_for(self.now, self.by_own_clock(until));
+                let until = schedule::wait_for(self.now, until);
                 self.record_failure_until("LimitedByHost", message, until)
             }
             HostError::Unauthenticated => self.record_failure(
@@ -119,11 +118,6 @@ impl StateMachine<'_> {
             HostError::Moved => Next::Do(Step::Find(self.target())),
             HostError::Unknown(_) | HostError::Unreachable(_) | HostError::NotUnderstood(_) => self.record_failure("HostUnreachable", message),
         }
-    }
-
-    /// Converts a time of the host's clock to the local clock.
-    fn by_own_clock(&self, at: Timestamp) -> Timestamp {
-        at.checked_sub(self.seen.host_ahead).unwrap_or(at)
     }
 
     /// Checks the list for the result of an order without an answer.
@@ -224,6 +218,13 @@ impl StateMachine<'_> {
 
     fn take_probe(&mut self, next: &NextCredential, probe: Probe) -> Next {
         let is_staged = next.phase == CredentialPhase::Staged;
+        let is_given_up = self.now >= add_duration(next.begun_at.0, schedule::PATIENCE);
+        self.trial = match &probe {
+            Probe::Works if is_staged => Some(TrialResult::Accepted),
+            Probe::Refused(_) if is_staged && is_given_up => Some(TrialResult::Refused),
+            Probe::Refused(_) if is_staged => Some(TrialResult::Doubted),
+            _ => None,
+        };
         match probe {
             Probe::Works if is_staged => match (self.find_writable(), &self.seen.secret) {
                 _ if !self.is_wanted() => self.decide_next(),
@@ -233,9 +234,10 @@ impl StateMachine<'_> {
             },
             Probe::Works => self.promote_credential(next),
             // A host may need a moment until it accepts a new credential.
-            Probe::Refused(why) if is_staged && self.now >= add_duration(next.begun_at.0, schedule::PATIENCE) => {
-                self.is_refused = true;
-                self.ledger.refusals = self.ledger.refusals.saturating_add(1);
+            Probe::Refused(why) if is_staged && is_given_up => {
+                // The ledger has the count of the target, so that the count survives a restart.
+                let refusals = self.ledger.refusals.max(self.seen.restraint.refusals);
+                self.ledger.refusals = refusals.saturating_add(1);
                 let next = self.discard_credential(next, "it is refused by the host that made it");
                 let _recorded = self.record_failure("RefusedByHost", format!("a new credential is refused: {why}"));
                 next
@@ -246,9 +248,10 @@ impl StateMachine<'_> {
                 schedule::find_next_probe(next.begun_at.0, self.now),
             ),
             Probe::Banned(until) => {
-                let until = schedule::wait_for(self.now, self.by_own_clock(until));
-                let message =
-                    format!("the host keeps this address out until {until}: whether the credential works is not known");
+                let until = schedule::wait_for(self.now, until);
+                let message = format!(
+                    "the host takes no requests of this address until {until}: whether the credential works is not known"
+                );
                 self.record_failure_until("BannedByHost", message, until)
             }
             Probe::Unreachable(why) => self.record_failure(

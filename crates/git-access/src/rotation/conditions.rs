@@ -119,6 +119,14 @@ impl Finding {
         )
     }
 
+    pub(super) fn waiting_for_trial() -> Self {
+        Self::new(
+            About::Progress,
+            "WaitingForTrial",
+            "other new credentials of this project or group are tried first: the next one is made when the host has accepted or refused them",
+        )
+    }
+
     pub(super) fn too_many_retiring(count: usize) -> Self {
         Self::new(
             About::Failure,

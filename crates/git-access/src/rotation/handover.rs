@@ -15,7 +15,7 @@ use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 
 use super::schedule::{self, add_duration};
 use super::state_machine::{Next, StateMachine};
-use super::{SecretFacts, SecretState, Snapshot};
+use super::{SecretFacts, SecretState, Snapshot, WantedState};
 
 /// A request of the same entry whose Secret may be taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,13 +45,19 @@ impl Snapshot {
         let held = ledger.current.iter().chain(&ledger.retiring);
         let mut known = next.chain(held.map(|held| held.fingerprint.as_str()));
         let holds_ours = known.any(|known| !known.is_empty() && secret.fingerprint.as_deref() == Some(known));
-        // A Secret without a mark is still Tenure's. With another request's mark, it is that request's.
-        let is_of_another = secret
-            .marked_for
-            .as_ref()
-            .is_some_and(|name| *name != self.request_name);
-        let is_written = ledger.secret_uid.as_ref() == Some(&secret.uid) && !is_of_another;
+        let is_written = ledger.secret_uid.as_ref() == Some(&secret.uid) && !self.is_marked_for_another(secret);
         (holds_ours || is_written).then_some(secret)
+    }
+
+    /// Checks whether a Secret is another request's by its mark. A Secret without a mark is still Tenure's, and so is one whose mark was forged.
+    fn is_marked_for_another(&self, secret: &SecretFacts) -> bool {
+        let Some(marked_for) = secret.marked_for.as_ref().filter(|name| **name != self.request_name) else {
+            return false;
+        };
+        let is_kept = matches!(self.wanted, WantedState::Delivered | WantedState::HeldBack(_));
+        let heir = self.heir.iter().map(|heir| &heir.request_name);
+        let earlier = self.predecessors.iter().map(|earlier| &earlier.request_name);
+        !is_kept || self.is_mark_valid || heir.chain(earlier).any(|relative| relative == marked_for)
     }
 
     /// Returns the request that has the Secret instead of this one. None while the Secret is this request's, even if the other one was proven before. If an entry asks

@@ -28,6 +28,7 @@ pub mod rate_limits;
 mod revocation;
 pub mod schedule;
 mod state_machine;
+mod trials;
 
 use std::time::Duration;
 
@@ -37,6 +38,7 @@ use tenure_api::access::request::CredentialLedger;
 
 use self::handover::{Predecessor, Successor};
 use self::rate_limits::RateLimitState;
+pub use self::trials::TrialResult;
 use super::pull_secrets::{AccountChange, ObservedAccounts};
 use tenure_remote_requests::git_host::{
     Capabilities, CredentialKind, HostError, ListedCredential, MintRequest, MintedCredential, Role, Target,
@@ -80,6 +82,8 @@ pub struct Snapshot {
     pub namespace: NamespaceState,
     /// The Secret in the namespace.
     pub secret: SecretState,
+    /// True if the request in the Secret's label delivers such a Secret to the namespace, or has delivered one. Otherwise another user wrote the label.
+    pub is_mark_valid: bool,
     /// The content of the staging Secret for this credential.
     pub staging: StagingState,
     /// The ServiceAccounts of the namespace that should list the Secret in `imagePullSecrets`.
@@ -228,8 +232,8 @@ pub struct Listing {
 pub enum Step {
     /// Write the plan's ledger into the status, bound to the version that was read: [`Answer::Recorded`].
     Record,
-    /// Write the ledger as `Record` does, then order the recorded credential at once: [`Answer::Begun`]. No other caller sends this order, and no later plan
-    /// does.
+    /// Begin a trial of the target ([`rate_limits::HostRateLimiter::begin_trial`]), write the ledger as `Record` does, then order the recorded credential at once:
+    /// [`Answer::Begun`]. No other caller sends this order, and no later plan does. Without room for the trial, nothing is written, and the plan is made again.
     Begin,
     /// Try all coming writes as dry runs, in the staging Secret and in the Secret of the namespace: [`Answer::Preflight`].
     Preflight,
@@ -268,6 +272,30 @@ pub enum Step {
     ChangeAccounts(Vec<AccountChange>),
     /// Remove this credential's value from the staging Secret: [`Answer::StagingCleared`].
     ClearStaging,
+}
+
+impl Step {
+    /// Returns the name of the step without its content, for logs.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Record => "Record",
+            Self::Begin => "Begin",
+            Self::Preflight => "Preflight",
+            Self::MintAndStage(_) => "MintAndStage",
+            Self::List(_) => "List",
+            Self::Find(_) => "Find",
+            Self::Revoke { .. } => "Revoke",
+            Self::ProbeStaged => "ProbeStaged",
+            Self::Spread(_) => "Spread",
+            Self::Mark(_) => "Mark",
+            Self::AskSources { .. } => "AskSources",
+            Self::ProbeDelivered => "ProbeDelivered",
+            Self::DeleteSecret(_) => "DeleteSecret",
+            Self::ChangeAccounts(_) => "ChangeAccounts",
+            Self::ClearStaging => "ClearStaging",
+        }
+    }
 }
 
 /// The result of a step.
@@ -323,7 +351,7 @@ pub enum Probe {
     Works,
     /// The server refuses the credential.
     Refused(String),
-    /// The host blocks this address until the given time. The block is no statement about the credential.
+    /// The host takes no requests of this address until the given time, by the local clock. That is no statement about the credential.
     Banned(Timestamp),
     /// The result is unknown.
     Unreachable(String),
@@ -353,8 +381,8 @@ pub struct Plan {
     pub happened: Vec<RotationEvent>,
     /// The findings for the conditions.
     pub findings: Vec<conditions::Finding>,
-    /// True if the host finally refused a new credential: [`rate_limits::HostRateLimiter::record_refusal`].
-    pub is_refused: bool,
+    /// The host's verdict on a new credential, if it is known now: [`rate_limits::HostRateLimiter::record_trial`].
+    pub trial: Option<TrialResult>,
     /// The time of the next plan, if no change is observed before.
     pub again: Timestamp,
     /// Everything that should end has ended or is forgotten, so the ledger can be removed.

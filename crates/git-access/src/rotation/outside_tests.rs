@@ -3,6 +3,7 @@
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
 
 use super::conditions::About;
+use super::handover::Successor;
 use super::tests::{list_reasons, make_in_phase, make_secret, make_snapshot, now, parse_time, plan_answer};
 use super::*;
 
@@ -86,6 +87,41 @@ fn a_secret_without_our_mark_is_still_ours() {
     let planned = plan(&seen, now());
     assert_eq!(planned.step, None);
     assert_eq!(list_reasons(&planned, About::Failure), ["ForeignSecret"]);
+}
+
+/// The recorded uid proves whose Secret it is, unless the request in the label really delivers there.
+#[test]
+fn a_secret_with_forged_mark_is_still_ours() {
+    let mut seen = make_snapshot();
+    seen.is_mark_valid = false;
+    let change = |seen: &mut Snapshot, fingerprint: &str| {
+        seen.secret = make_secret(fingerprint, false);
+        let SecretState::Present(secret) = &mut seen.secret else {
+            panic!()
+        };
+        secret.marked_for = Some("request-2".to_owned());
+    };
+    change(&mut seen, "two");
+    assert!(matches!(plan(&seen, now()).step, Some(Step::Mark(_))));
+    change(&mut seen, "somebody's");
+    assert_eq!(plan(&seen, now()).step, Some(Step::Preflight));
+    // The controls: the label's request delivers there, or is to take over, or the Secret is another one, or this request ends.
+    let is_foreign = |change: fn(&mut Snapshot)| {
+        let mut seen = seen.clone();
+        change(&mut seen);
+        seen.find_own(&seen.ledger).is_none()
+    };
+    assert!(is_foreign(|seen| seen.is_mark_valid = true));
+    assert!(is_foreign(|seen| {
+        seen.heir = Some(Successor {
+            request_name: "request-2".to_owned(),
+            is_proven: false,
+        });
+    }));
+    assert!(is_foreign(|seen| seen.ledger.secret_uid = Some("s-9".to_owned())));
+    assert!(is_foreign(
+        |seen| seen.wanted = WantedState::Revoked("it is over".to_owned())
+    ));
 }
 
 /// The controller died after it wrote the Secret, and before it recorded that. The value proves whose Secret it is, so the proof is recorded before it can be lost.

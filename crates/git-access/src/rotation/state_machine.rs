@@ -10,7 +10,7 @@ use super::name::CredentialName;
 use super::schedule::{self, add_duration, record_time};
 use super::{
     Answer, NamespaceState, Order, Plan, RotationEvent, SecretFacts, SecretState, Snapshot, StagedFacts, StagingState,
-    Step, WantedState,
+    Step, TrialResult, WantedState,
 };
 use tenure_remote_requests::git_host::{MintRequest, Target};
 
@@ -46,7 +46,7 @@ pub(super) struct StateMachine<'a> {
     pub(super) happened: Vec<RotationEvent>,
     pub(super) findings: Vec<Finding>,
     pub(super) is_over: bool,
-    pub(super) is_refused: bool,
+    pub(super) trial: Option<TrialResult>,
 }
 
 impl<'a> StateMachine<'a> {
@@ -58,7 +58,7 @@ impl<'a> StateMachine<'a> {
             happened: Vec::new(),
             findings: Vec::new(),
             is_over: false,
-            is_refused: false,
+            trial: None,
         }
     }
 
@@ -81,7 +81,7 @@ impl<'a> StateMachine<'a> {
             step,
             happened: self.happened,
             findings,
-            is_refused: self.is_refused,
+            trial: self.trial,
             again,
             is_by_hand: false,
         }
@@ -452,6 +452,10 @@ impl<'a> StateMachine<'a> {
         }
         if let Some(from) = self.seen.restraint.mint_from.filter(|from| *from > self.now) {
             self.findings.push(Finding::too_many_refusals(from));
+            return wait(from);
+        }
+        if let Some(from) = self.seen.restraint.turn_from {
+            self.findings.push(Finding::waiting_for_trial());
             return wait(from);
         }
         // Begin only right after a successful preflight.

@@ -70,6 +70,7 @@ pub(super) fn make_snapshot() -> Snapshot {
         ledger,
         namespace: NamespaceState::Present,
         secret: make_secret("two", true),
+        is_mark_valid: true,
         staging: StagingState::Absent,
         accounts: ObservedAccounts::NotAsked,
         sources: vec![SourceState {

@@ -1,5 +1,7 @@
 //! The repositories that a Git credential opens: the real git, the real ssh and the probe must agree.
 
+use std::time::Duration;
+
 use tenure_forge_server::Owner;
 use tenure_remote_requests::git_host::{CredentialKind, HostKind, ProbeResult};
 use tenure_sources::{SecretData, probe_git};
@@ -139,6 +141,28 @@ async fn clone_with_ssh(bed: &Bed, private: &str, known_hosts: &str, is_good: bo
     }
 }
 
+/// A Git server may ask for a pause where its API doesn't.
+#[tokio::test]
+async fn probe_reports_requested_pause() {
+    use tenure_forge_server::{Fault, Misbehaviour};
+    let bed = Bed::new(HostKind::Gitlab).await;
+    let secret = basic_secret("u", "p");
+    let url = format!("{}/{PROJECT}.git", bed.forge.url());
+    for (what, expected) in [
+        (Misbehaviour::rate_limit(90), Some(Duration::from_secs(90))),
+        (Misbehaviour::rate_limit_without_headers(), None),
+    ] {
+        bed.forge.misbehave(Fault::always("/info/refs", what));
+        let probed = probe_git(&url, &secret, &allow_addresses(&[&url])).await;
+        let ProbeResult::Limited { url: server, wait, .. } = probed else {
+            panic!("{probed:?}");
+        };
+        assert!(server.starts_with(bed.forge.url()), "{server}");
+        assert_eq!(wait, expected);
+        bed.forge.behave();
+    }
+}
+
 /// An answer that says nothing about a credential must not count as a proof.
 #[tokio::test]
 async fn unrelated_answers_leave_probe_result_unclear() {
@@ -154,12 +178,7 @@ async fn unrelated_answers_leave_probe_result_unclear() {
     }
     use tenure_forge_server::{Fault, Misbehaviour};
     let url = format!("{}/{PROJECT}.git", bed.forge.url());
-    for what in [
-        Misbehaviour::ban(),
-        Misbehaviour::rate_limit(1),
-        Misbehaviour::html(),
-        Misbehaviour::server_error(),
-    ] {
+    for what in [Misbehaviour::ban(), Misbehaviour::html(), Misbehaviour::server_error()] {
         bed.forge.misbehave(Fault::always("/info/refs", what));
         let probed = probe_git(&url, &secret, &allow_addresses(&[&url])).await;
         assert!(matches!(probed, ProbeResult::Unclear(_)), "{probed:?}");

@@ -196,17 +196,21 @@ async fn a_token_pulls_until_it_is_revoked() {
 
     // Neither a ban nor a host that is down means the end of a credential.
     use tenure_forge_server::{Fault, Misbehaviour};
-    for what in [
-        Misbehaviour::ban(),
-        Misbehaviour::server_error(),
-        Misbehaviour::Cut,
-        Misbehaviour::rate_limit_without_headers(),
-    ] {
+    for what in [Misbehaviour::ban(), Misbehaviour::server_error(), Misbehaviour::Cut] {
         bed.forge.misbehave(Fault::always("/jwt/auth", what));
         let probed = registry.probe(&bed, "group-1/project-a", &username, &token).await;
         assert!(matches!(probed, ProbeResult::Unclear(_)), "{probed:?}");
         bed.forge.behave();
     }
+    // The host that gives tokens asks for a pause, and not the registry.
+    bed.forge
+        .misbehave(Fault::always("/jwt/auth", Misbehaviour::rate_limit(90)));
+    let probed = registry.probe(&bed, "group-1/project-a", &username, &token).await;
+    let ProbeResult::Limited { url, wait, .. } = probed else {
+        panic!("{probed:?}");
+    };
+    assert!(url.starts_with(bed.forge.url()), "{url}");
+    assert_eq!(wait, Some(std::time::Duration::from_secs(90)));
 }
 
 /// Checks whether the real skopeo pulls an image; `None` if skopeo is missing.

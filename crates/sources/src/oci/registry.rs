@@ -190,10 +190,10 @@ impl<'a> Registry<'a> {
         Ok(())
     }
 
-    /// Returns the status of the answer to a request for tags.
-    pub(super) async fn ask_for_tags(&mut self) -> Result<StatusCode, OciError> {
+    /// Returns the answer to a request for tags, with any status.
+    pub(super) async fn ask_for_tags(&mut self) -> Result<HttpAnswer, OciError> {
         let question = make_question(Method::GET, "tags/list?n=1", "application/json");
-        Ok(self.send_authorized(question).await?.status())
+        self.send_authorized(question).await
     }
 
     /// Shows every tag of the repository to `look`, page by page. `look` returns how many bytes it keeps of each.
@@ -464,13 +464,12 @@ impl<'a> Registry<'a> {
     }
 }
 
-/// Returns the status of the answer to a request for a repository's tags, with the credentials of these Secrets. Trusts their `ca.crt` in addition to the system's
-/// authorities.
+/// Returns the answer to a request for a repository's tags, with the credentials of these Secrets. Trusts their `ca.crt` in addition to the system's authorities.
 pub(crate) async fn ask_for_tags(
     dialer: &Dialer,
     url: &RepositoryUrl,
     secrets: &[SecretData],
-) -> Result<StatusCode, OciError> {
+) -> Result<HttpAnswer, OciError> {
     let keychain = Keychain::read(secrets)?;
     let tls = TlsOptions {
         ca: secrets.iter().find_map(|secret| secret.get("ca.crt").cloned()),

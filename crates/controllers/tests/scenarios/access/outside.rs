@@ -258,24 +258,32 @@ async fn values_without_room_are_staged_in_another_secret() {
     bed.stage.shut_down().await;
 }
 
-/// A host limits the address of the cluster. So its other providers wait, too.
+/// Checks whether a condition says that the host takes no requests.
+fn waits_for_host(object: &Value, type_: &str) -> bool {
+    let found = condition(object, type_);
+    let message = found.and_then(|found| found["message"].as_str());
+    message.is_some_and(|message| message.contains("the host takes no"))
+}
+
+/// A host limits the address of the cluster. So its other providers wait, too. The limit may come with an answer of its API, or of its Git server to a probe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paused_host_gets_no_request_of_another_provider() {
-    let bed = Bed::new(&["acc-o7"], "namespaces: [acc-o7]").await;
-    let request = bed.pending().await;
-    bed.forge.misbehave(Fault::always("/", Misbehaviour::rate_limit(600)));
-    bed.answer(&request, "Approved").await;
-    let waits = |object: &Value, type_: &str| {
-        let found = condition(object, type_);
-        found.is_some_and(|found| {
-            found["message"]
-                .as_str()
-                .unwrap()
-                .contains("takes no more requests until")
-        })
-    };
-    bed.request("waits for the host", |request| waits(request, "Ready"))
-        .await;
+    for (namespace, path, made) in [("acc-o7", "/", 0), ("acc-o8", "/info/refs", 1)] {
+        let bed = Bed::new(&[namespace], &format!("namespaces: [{namespace}]")).await;
+        let request = bed.pending().await;
+        bed.forge.set_clone_address(bed.forge.url());
+        bed.forge.misbehave(Fault::always(path, Misbehaviour::rate_limit(600)));
+        bed.answer(&request, "Approved").await;
+        bed.request("waits for the host", |request| waits_for_host(request, "Ready"))
+            .await;
+        assert_eq!(bed.live().len(), made);
+        check_other_provider_waits(&bed).await;
+        bed.stage.shut_down().await;
+    }
+}
+
+/// Creates another provider of the same host, which sends the host nothing.
+async fn check_other_provider_waits(bed: &Bed) {
     let asked = bed.forge.requests().len();
     let work = bed.stage.get(PROVIDER_KIND, (PLATFORM, "work")).await.unwrap();
     let mut again = json!({
@@ -284,9 +292,54 @@ async fn paused_host_gets_no_request_of_another_provider() {
     });
     again["spec"].as_object_mut().unwrap().remove("agent");
     bed.admin().apply(again).await.unwrap();
-    let is_asked = |provider: Option<&Value>| provider.is_some_and(|provider| waits(provider, "AuthoriserWorks"));
+    let is_asked =
+        |provider: Option<&Value>| provider.is_some_and(|provider| waits_for_host(provider, "AuthoriserWorks"));
     bed.stage.wait_for(PROVIDER_KIND, (PLATFORM, "again"), is_asked).await;
     assert_eq!(bed.forge.requests().len(), asked);
     bed.admin().delete(PROVIDER_KIND, (PLATFORM, "again")).await.unwrap();
+}
+
+/// A project that refuses its tokens gets no token for each namespace. The other namespaces wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusing_project_gets_few_tokens_at_once() {
+    let names: Vec<String> = (1..=6).map(|number| format!("acc-o9-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let bed = Bed::new(&names, &format!("namespaces: [{}]", names.join(", "))).await;
+    let request = bed.pending().await;
+    bed.forge.set_clone_address(bed.forge.url());
+    bed.forge
+        .misbehave(Fault::always("/info/refs", Misbehaviour::unauthorized()));
+    bed.answer(&request, "Approved").await;
+    // The conditions are written once no namespace has a step to do.
+    bed.request("was refused", |request| {
+        let ready = condition(request, "Ready");
+        ready.is_some_and(|ready| ready["message"].as_str().unwrap().contains("is refused"))
+    })
+    .await;
+    assert!((1..=4).contains(&bed.live().len()), "{:#?}", bed.live());
+    bed.stage.shut_down().await;
+}
+
+/// Another user writes another request's name into the label, and edits the value. The recorded uid says whose Secret it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forged_mark_of_secret_is_replaced() {
+    let bed = Bed::new(&["acc-o10"], "namespaces: [acc-o10]").await;
+    let request = bed.pending().await;
+    bed.answer(&request, "Approved").await;
+    bed.wait_for_delivery().await;
+    let name = request["metadata"]["name"].as_str().unwrap();
+    let first = bed.secret("acc-o10").await.unwrap();
+    let forged = json!({
+        "metadata": { "labels": { "tenure.dev/access-request": "somebodys" } }, "data": { "password": STANDARD.encode("sesame") },
+    });
+    bed.change_secret("acc-o10", forged).await;
+    bed.look_again(&request).await;
+    let is_repaired = |secret: &Value| {
+        let password = decode(secret, "password");
+        secret["metadata"]["labels"]["tenure.dev/access-request"] == name
+            && password != "sesame"
+            && password != decode(&first, "password")
+    };
+    bed.secret_once("acc-o10", is_repaired).await;
     bed.stage.shut_down().await;
 }

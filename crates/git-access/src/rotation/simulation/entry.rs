@@ -77,6 +77,13 @@ impl World {
         })
     }
 
+    /// Checks whether the request in the Secret's label exists.
+    pub(super) fn is_mark_valid(&self) -> bool {
+        let marked_for = self.secret.as_ref().and_then(|secret| secret.marked_for.as_deref());
+        let other = self.other.as_ref().map(|side| side.name);
+        marked_for.is_some_and(|name| name == self.name || Some(name) == other)
+    }
+
     /// Lists the ledgers of all requests of the entry.
     pub(super) fn ledgers(&self) -> impl Iterator<Item = &CredentialLedger> {
         [&self.ledger]

@@ -1,6 +1,6 @@
 //! The host of the model: it makes, lists and revokes credentials, with every kind of trouble of a real host.
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::super::{Answer, Probe, StagedFacts};
 use super::model::World;
@@ -85,7 +85,7 @@ impl World {
     /// Returns a time until which the host is unavailable.
     pub(super) fn draw_end(&mut self) -> Timestamp {
         let wait = 1 + self.chance.draw_below(self.longest_trouble.min(1_800));
-        Timestamp::from_second(self.now + i64::try_from(wait).unwrap() + self.host_ahead).unwrap()
+        Timestamp::from_second(self.now + i64::try_from(wait).unwrap()).unwrap()
     }
 
     pub(super) fn trouble_of(&mut self, harm: Harm) -> Option<HostError> {
@@ -127,10 +127,9 @@ impl World {
 
     /// Notes that the host takes no more requests for a while.
     pub(super) fn note_block(&mut self, trouble: &HostError) {
-        let ahead = SignedDuration::from_secs(self.host_ahead);
-        self.restraint.record_block(trouble, ahead, self.moment());
+        self.restraint.record_block(trouble, self.moment());
         if let HostError::Banned { until } | HostError::Limited { until } = trouble {
-            self.closed_until = self.closed_until.max(until.as_second() - self.host_ahead);
+            self.closed_until = self.closed_until.max(until.as_second());
         }
     }
 

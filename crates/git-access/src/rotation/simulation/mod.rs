@@ -10,6 +10,7 @@ mod invariants;
 mod model;
 mod outside;
 mod pace;
+mod shared_target;
 
 use std::collections::BTreeSet;
 
@@ -260,7 +261,7 @@ fn rotation_recovers_from_each_trouble_at_any_step() {
 
 #[test]
 fn credential_is_repaired_after_each_outside_change() {
-    let deeds: [Deed; 11] = [
+    let deeds: [Deed; 12] = [
         ("the Secret is deleted", |world| world.secret = None),
         ("the value is edited", |world| {
             world.secret.as_mut().unwrap().fingerprint = Some("somebody's".to_owned());
@@ -271,6 +272,11 @@ fn credential_is_repaired_after_each_outside_change() {
         ("our mark is taken off, and the value edited", |world| {
             let secret = world.secret.as_mut().unwrap();
             secret.marked_for = None;
+            secret.fingerprint = Some("somebody's".to_owned());
+        }),
+        ("our mark is forged, and the value edited", |world| {
+            let secret = world.secret.as_mut().unwrap();
+            secret.marked_for = Some("somebody's".to_owned());
             secret.fingerprint = Some("somebody's".to_owned());
         }),
         ("the host has certificates of another authority", |world| {

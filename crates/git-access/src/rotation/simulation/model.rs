@@ -75,6 +75,8 @@ pub(super) struct World {
     pub(super) authority: Option<String>,
     pub(super) listing: Option<Listing>,
     pub(super) restraint: HostRateLimiter,
+    /// True if the controller was restarted, and has not planned since.
+    pub(super) is_restarted: bool,
     /// True if the host refuses all new credentials.
     pub(super) refuses_new: bool,
     /// True if the cluster refuses all writes but those of the ledger.
@@ -157,6 +159,7 @@ impl World {
             authority: None,
             listing: None,
             restraint: HostRateLimiter::default(),
+            is_restarted: false,
             refuses_new: false,
             again: 0,
             steps: 0,
@@ -176,7 +179,7 @@ impl World {
         Timestamp::from_second(self.now).unwrap()
     }
 
-    fn target(&self) -> Target {
+    pub(super) fn target(&self) -> Target {
         Target {
             scope: Scope::Project,
             id: self.target_id,
@@ -232,12 +235,13 @@ impl World {
             ledger: self.ledger.clone(),
             namespace: NamespaceState::Present,
             secret: self.secret.clone().map_or(SecretState::Absent, SecretState::Present),
+            is_mark_valid: self.is_mark_valid(),
             staging: self.staging.clone().map_or(StagingState::Absent, StagingState::Present),
             accounts: self.see_accounts(),
             sources: self.sources.iter().map(|source| source.seen.clone()).collect(),
             authority: self.authority.clone(),
             listing: self.listing.clone(),
-            restraint: self.restraint.find_state(&self.target(), self.moment()),
+            restraint: self.see_restraint(),
             host_ahead: SignedDuration::from_secs(self.host_ahead),
             nonce,
             answer: self.answer.take(),
@@ -280,8 +284,12 @@ impl World {
             )
             .unwrap();
         }
-        if planned.is_refused {
-            self.restraint.record_refusal(&self.target(), self.moment());
+        if let Some(result) = planned.trial {
+            let (target, owner) = (self.target(), self.name_owner());
+            self.restraint.record_trial(&target, &owner, result, self.moment());
+        }
+        if step == Step::Begin && !self.begin_trial(&planned.ledger) {
+            return;
         }
         let harm = self.choose_harm(&step);
         if harm == Some(Harm::KillBefore) {
@@ -317,10 +325,15 @@ impl World {
         self.now = self.again.min(next);
     }
 
-    fn kill_controller(&mut self) {
+    /// Starts the controller again: the limits and the last answer of the host were in memory only.
+    pub(super) fn restart(&mut self) {
         self.answer = None;
-        // The limits and the last answer of the host are in memory only.
         self.restraint = HostRateLimiter::default();
+        self.is_restarted = true;
+    }
+
+    fn kill_controller(&mut self) {
+        self.restart();
         self.closed_until = 0;
         self.now += i64::try_from(self.chance.draw_below(90)).unwrap();
     }

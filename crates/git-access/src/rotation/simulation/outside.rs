@@ -23,7 +23,7 @@ impl World {
         }
         // Sources fail until the damage is repaired.
         self.is_strict = false;
-        let kind = self.chance.draw_below(9);
+        let kind = self.chance.draw_below(11);
         if kind == 8 {
             self.replace_authority();
             return;
@@ -36,6 +36,11 @@ impl World {
             3 => secret.marked_for = None,
             4 => {
                 secret.marked_for = None;
+                secret.fingerprint = Some("somebody's".to_owned());
+            }
+            9 => secret.marked_for = Some("somebody's".to_owned()),
+            10 => {
+                secret.marked_for = Some("somebody's".to_owned());
                 secret.fingerprint = Some("somebody's".to_owned());
             }
             5 => secret.authority = Some("somebody's".to_owned()),
