@@ -372,8 +372,18 @@ async fn nothing_is_written_for_packages_without_an_account() {
     .await;
     package(&stage, name, json!({})).await;
     for kind in [PACKAGE, PACKAGE_SOURCE] {
-        let message = stage.ready(kind, ("", name), "False", "IdentityMissing").await;
-        assert!(message.contains("--packages-service-account"), "{message}");
+        let is_about = |event: &Value| {
+            event["involvedObject"]["kind"] == kind.1
+                && event["involvedObject"]["name"] == name
+                && event["reason"] == "IdentityMissing"
+                && event["message"]
+                    .as_str()
+                    .unwrap()
+                    .contains("--packages-service-account")
+        };
+        stage.wait_for_event("default", is_about).await;
+        // Cozystack's operator may report on it.
+        assert!(stage.get(kind, ("", name)).await.unwrap()["status"].is_null());
     }
     assert!(stage.admin.list(HELM_RELEASE, "packages-f").await.unwrap().is_empty());
     clear(&stage, &[name], &[]).await;

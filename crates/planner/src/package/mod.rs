@@ -137,8 +137,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Ok(account) => account,
         Err(denial) => {
             let problem = selection::Problem::new(denial.reason.as_str(), denial.message);
-            if status::is_of_other_controller(package) {
-                return status::leave_to_other_controller(plan, problem);
+            if !status::has_records(package) {
+                return status::leave_status(snapshot, plan, problem);
             }
             return status::report_refusal(snapshot, now, plan, &problem);
         }

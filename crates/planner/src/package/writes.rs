@@ -354,7 +354,8 @@ impl Work<'_> {
             steps.push(make_creation(id, planned, &proof, "Package"));
             return;
         }
-        if !self.plan.memory.sent_records.insert(digest) {
+        if self.plan.memory.sent_records.remove(&digest) {
+            // The next attempt sends the record again: the definition may be another one then.
             self.records.remove(id);
             let message = format!(
                 "the definition of packages.cozystack.io drops status.releases, so {} is not created: install Tenure's definition \
@@ -363,6 +364,7 @@ impl Work<'_> {
             );
             return self.report(id.subject(), Problem::new(reason::packages::RECORD_NOT_STORED, message));
         }
+        self.plan.memory.sent_records.insert(digest);
         reads.push(Step::Request(Request::Read(watch_release(id))));
     }
 

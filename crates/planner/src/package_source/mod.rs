@@ -101,8 +101,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
                 reason: denial.reason.as_str(),
                 message: denial.message,
             };
-            if status::is_of_other_controller(&snapshot.source) {
-                return status::leave_to_other_controller(plan, problem);
+            if !status::has_records(&snapshot.source) {
+                return status::leave_status(snapshot, plan, problem);
             }
             return status::report_refusal(snapshot, now, plan, problem);
         }

@@ -77,17 +77,24 @@ pub(super) fn report_refusal(snapshot: &Snapshot, now: Timestamp, mut plan: Plan
     finish(snapshot, plan, &status)
 }
 
-/// Checks whether another controller, such as Cozystack's operator, reports on a PackageSource. It doesn't write `observedGeneration`.
-pub(super) fn is_of_other_controller(source: &PackageSource) -> bool {
+/// Checks whether Tenure has generated an ArtifactGenerator for it.
+pub(super) fn has_records(source: &PackageSource) -> bool {
     let status = source.status.as_ref();
-    status.is_some_and(|status| !status.conditions.is_empty() && status.observed_generation.is_none())
+    status.is_some_and(|status| status.generator.is_some())
 }
 
-/// Leaves the status to another controller, since two controllers that report different things would write it for ever.
-pub(super) fn leave_to_other_controller(mut plan: Plan, problem: Problem) -> Plan {
+/// Leaves the status as it is. Cozystack's operator may run here and report on it, and two controllers that report different things would write it for ever. An event
+/// has the reason, unless a controller has reported already.
+pub(super) fn leave_status(snapshot: &Snapshot, mut plan: Plan, problem: Problem) -> Plan {
+    let status = snapshot.source.status.as_ref();
+    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    if conditions.is_empty() {
+        let event = outcome::make_event(conditions, EventKind::Warning, problem.reason, &problem.message);
+        plan.events.extend(event);
+    }
     plan.withheld.push(Withheld {
         what: "everything".to_owned(),
-        why: format!("another controller reports on it, and {}", problem.message),
+        why: problem.message,
     });
     plan.next = Next::Done(None);
     plan

@@ -175,7 +175,8 @@ impl Writer<'_> {
             self.plan.memory.sent_records.remove(&digest);
             return Ok(Some((make_creation(&self.id, wanted, &proof, "PackageSource"), false)));
         }
-        if !self.plan.memory.sent_records.insert(digest) {
+        if self.plan.memory.sent_records.remove(&digest) {
+            // The next attempt sends the record again: the definition may be another one then.
             *record = None;
             return Err(Problem {
                 reason: reason::packages::RECORD_NOT_STORED,
@@ -186,6 +187,7 @@ impl Writer<'_> {
                 ),
             });
         }
+        self.plan.memory.sent_records.insert(digest);
         Ok(Some((
             Step::Request(Request::Read(watch_generator(self.snapshot))),
             true,

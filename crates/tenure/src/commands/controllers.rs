@@ -99,7 +99,7 @@ pub(crate) struct Flags {
     #[arg(long)]
     policies: bool,
     #[command(flatten)]
-    packages: package_flags::Flags,
+    packages: package_flags::PackageFlags,
     /// Shortest interval for fetches and applies outside the platform namespace, from 1s to 24h. A shorter interval of a spec counts as this one.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_least_interval)]
     least_interval: Duration,

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 /// Flags for Packages and PackageSources.
 #[derive(Debug, Args)]
-pub(crate) struct Flags {
+pub(crate) struct PackageFlags {
     /// ServiceAccount of tenure-system that writes what Packages and PackageSources generate: HelmReleases, Namespaces and ArtifactGenerators. Without it
     /// nothing is written for them (IdentityMissing).
     #[arg(long, value_name = "NAME")]
@@ -19,7 +19,7 @@ pub(crate) struct Flags {
     packages_release_account: Option<String>,
 }
 
-impl Flags {
+impl PackageFlags {
     /// Reads the settings.
     pub(crate) fn read_settings(&self) -> Result<PackageSettings, Failure> {
         let account = self.packages_service_account.as_deref();
@@ -48,7 +48,7 @@ mod tests {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
-        flags: Flags,
+        flags: PackageFlags,
     }
 
     #[test]

@@ -273,6 +273,7 @@ impl Player {
             Act::Refuse(refusal) => self.world.refusals.push(refusal),
             Act::Allow => self.world.refusals.clear(),
             Act::DropRecords => self.drops_records = true,
+            Act::StoreRecords => self.drops_records = false,
             Act::Crash => {
                 writeln!(self.account, "# the process dies").unwrap();
                 self.process += 1;

@@ -107,6 +107,8 @@ pub(crate) enum Act {
     Allow,
     /// The definitions drop the fields of the status that record objects.
     DropRecords,
+    /// The definitions have these fields.
+    StoreRecords,
     /// The process dies: its memory, the attempts and the random text are lost.
     Crash,
     /// Time passes, in seconds.
