@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use kube::CustomResource;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -119,18 +119,7 @@ pub struct EffectiveValues {
     /// The paths at which a map replaces another kind of value, at most 100. A map of `cozystack-values` or of the chart shows through there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<String>,
-    /// The values of the HelmRelease. They are left out if all components together have more than 32 KiB of them.
+    /// The values of the HelmRelease as JSON with sorted keys. They are left out if all components together have more than 32 KiB of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "atomic_values")]
-    pub values: Option<Map<String, Value>>,
-}
-
-/// Returns the schema of values that are stored as one field, so that managedFields don't name each of them.
-fn atomic_values(_: &mut SchemaGenerator) -> Schema {
-    schemars::json_schema!({
-        "type": "object",
-        "description": "Values of its HelmRelease. They are left out if all components together have more than 32 KiB of them.",
-        "x-kubernetes-map-type": "atomic",
-        "x-kubernetes-preserve-unknown-fields": true
-    })
+    pub values: Option<String>,
 }

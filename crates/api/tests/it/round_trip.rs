@@ -414,7 +414,7 @@ fn package_values_with_every_field() {
                     "digest": "sha256:0",
                     "overridden": ["/speaker/frr"],
                     "replaced": ["/speaker"],
-                    "values": { "speaker": { "frr": null } }
+                    "values": "{\"speaker\":{\"frr\":null}}"
                 }
             },
             "observedGeneration": 1

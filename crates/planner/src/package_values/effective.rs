@@ -44,11 +44,13 @@ pub(super) fn merge(package: &Package, overrides: &Overrides, selection: &Select
                     paths.truncate(MOST_PATHS);
                     paths
                 };
+                // As text: a patch of the status would drop every null.
+                let json = write_json(&effective.values);
                 let values = EffectiveValues {
-                    digest: digest_bytes(write_json(&effective.values).as_bytes()),
+                    digest: digest_bytes(json.as_bytes()),
                     overridden: cut(effective.overridden),
                     replaced: cut(effective.replaced),
-                    values: Some(effective.values),
+                    values: Some(json),
                 };
                 merge.components.insert(name.clone(), values);
             }
@@ -63,7 +65,7 @@ pub(super) fn merge(package: &Package, overrides: &Overrides, selection: &Select
 /// Leaves the digests alone if the values are too large for a status.
 fn remove_large_values(components: &mut BTreeMap<String, EffectiveValues>) {
     let values = components.values().filter_map(|component| component.values.as_ref());
-    let size: usize = values.map(|values| write_json(values).len()).sum();
+    let size: usize = values.map(String::len).sum();
     if size > MOST_BYTES {
         for component in components.values_mut() {
             component.values = None;

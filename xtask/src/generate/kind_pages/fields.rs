@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use serde_json::{Map, Value};
 
 /// The keywords that the tables show, or that add nothing for a reader.
-const KNOWN: [&str; 22] = [
+const KNOWN: [&str; 21] = [
     "additionalProperties",
     "default",
     "description",
@@ -25,7 +25,6 @@ const KNOWN: [&str; 22] = [
     "type",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-list-type",
-    "x-kubernetes-map-type",
     "x-kubernetes-preserve-unknown-fields",
 ];
 const RULES: &str = "x-kubernetes-validations";
