@@ -238,6 +238,9 @@ impl Hub {
         }
         if lane.is_some() {
             self.context.mailboxes.wake_in(namespace);
+            if namespace == self.context.settings.platform_namespace {
+                self.context.mailboxes.wake_where(task_table::is_platforms);
+            }
         }
         if let Some(fleet) = self.fleet() {
             fleet.assign_namespace(namespace);

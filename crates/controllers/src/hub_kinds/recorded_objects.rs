@@ -223,7 +223,7 @@ async fn send_replacement(client: &Client, replace: Replace) -> (ObjectId, Write
 
 /// Drops the parsed objects of an attempt that has ended. The next attempt reads them again.
 pub(super) fn drop_objects(attempt: &mut Attempt, metadata: &ObjectMeta) {
-    // What the attempt began for stays.
+    // Its trigger stays.
     let mut kept = Attempt::begin(attempt.started, metadata);
     kept.generation = attempt.generation;
     kept.requested_at = attempt.requested_at.take();
@@ -239,7 +239,7 @@ pub(super) fn make_proof() -> Option<String> {
     }
 }
 
-/// Returns what follows when there is no randomness: nothing is created without a proof that nobody can guess.
+/// Returns the next time if the operating system gives no randomness. A user could guess a proof without it.
 pub(super) fn wait_for_randomness(key: &Key) -> Next {
     tracing::error!(object = %key, "the operating system gives no random bytes; the object waits");
     let now = Timestamp::now();

@@ -99,10 +99,13 @@ async fn succeed(stage: &Stage, target: (&str, &str)) {
 
 /// Waits until a Package records the HelmRelease that exists, and returns the HelmRelease.
 pub(crate) async fn recorded(stage: &Stage, package: &str, target: (&str, &str)) -> Value {
-    let release = stage
-        .wait_for(HELM_RELEASE, target, |found| found.is_some())
-        .await
-        .unwrap();
+    let found = eventually(SOON, || async {
+        match stage.get(HELM_RELEASE, target).await {
+            Some(release) => Ok(release),
+            None => Err(format!("{:#?}", stage.get(PACKAGE, ("", package)).await)),
+        }
+    });
+    let release = found.await.unwrap();
     let uid = release["metadata"]["uid"].clone();
     stage
         .wait_for(PACKAGE, ("", package), |found| {

@@ -12,6 +12,8 @@ use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::{Cluster, Kubelet, LANE_IMAGE, LOG_FILTER, TEST_KUBECONFIG};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 const SIGTERM: i32 = 15;
@@ -125,4 +127,26 @@ pub(crate) fn run(
         // A program that gets the signal before it handles signals has begun nothing yet, and ends by the signal itself.
         assert!(ended.success() || ended.signal() == Some(SIGTERM), "{ended}");
     }
+}
+
+/// Sends a request over plain HTTP, as a Git host or a scraper does. Returns the status and the text.
+pub(crate) async fn ask(
+    address: SocketAddr,
+    (method, path): (&str, &str),
+    headers: &[(&str, &str)],
+    body: &str,
+) -> std::io::Result<(u16, String)> {
+    let mut line = TcpStream::connect(address).await?;
+    let mut request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: tenure\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    line.write_all(format!("{request}\r\n{body}").as_bytes()).await?;
+    let mut answer = String::new();
+    line.read_to_string(&mut answer).await?;
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned()))
 }

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tenure_testkit::{Canary, SOON, eventually};
 
+use crate::program::ask;
 use crate::program::{LOG, PODS};
-use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, Stage, ask, config_map, request_token};
+use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map, request_token};
 
 const PLATFORM: &str = "tenure-system";
 /// The account that reads the program's metrics, and the rights that this needs.

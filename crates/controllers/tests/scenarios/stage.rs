@@ -13,8 +13,6 @@ use tenure_sources::Policy;
 use tenure_tenancy::{ExternalGrant, ReferenceGrant};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::{Admin, Canary, Cluster, Reductions, SOON, eventually};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -374,7 +372,7 @@ impl Stage {
     /// Sends a request to a Receiver, and returns the status of the answer.
     pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> u16 {
         if let Some(address) = self.setup.hook_address {
-            return ask(address, ("POST", path), headers, body).await.unwrap().0;
+            return program::ask(address, ("POST", path), headers, body).await.unwrap().0;
         }
         let mut admission = match self.setup.hooks.admit(path) {
             Ok(admission) => admission,
@@ -577,28 +575,6 @@ fn start(cluster: &Cluster, setup: &ControllerContext, faults: &Faults) -> Contr
         async move { run(config, end).await.unwrap() }
     });
     Controllers { end, running, life }
-}
-
-/// Sends a request over plain HTTP, as a Git host or a scraper does. Returns the status and the text.
-pub(crate) async fn ask(
-    address: SocketAddr,
-    (method, path): (&str, &str),
-    headers: &[(&str, &str)],
-    body: &str,
-) -> std::io::Result<(u16, String)> {
-    let mut line = TcpStream::connect(address).await?;
-    let mut request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: tenure\r\ncontent-length: {}\r\n",
-        body.len()
-    );
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
-    line.write_all(format!("{request}\r\n{body}").as_bytes()).await?;
-    let mut answer = String::new();
-    line.read_to_string(&mut answer).await?;
-    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
-    Ok((head.split(' ').nth(1).unwrap().parse().unwrap(), text.to_owned()))
 }
 
 fn make_locked_options() -> Options {

@@ -13,7 +13,9 @@ use tokio::sync::Semaphore;
 use crate::cluster_view::key::Key;
 use crate::hub::Hub;
 use crate::hub_kinds::recorded_objects::{RecordedObjects, carry_out, drop_objects, make_proof, wait_for_randomness};
+use crate::lane::HubApi as _;
 use crate::reconcile_loop::object_loop::Reconciler;
+use crate::reconcile_loop::reconciled::Home as _;
 
 /// The reconciler of one PackageSource.
 pub(crate) struct PackageSourceReconciler {
@@ -64,7 +66,8 @@ impl Reconciler for PackageSourceReconciler {
     }
 
     fn is_admitted(&self) -> bool {
-        self.hub.packages.is_complete()
+        // The lane of the platform namespace requests the tokens of the account for Packages.
+        self.hub.packages.is_complete() && self.hub.is_admitted(self.hub.platform_namespace())
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
