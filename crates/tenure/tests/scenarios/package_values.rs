@@ -114,7 +114,7 @@ async fn values_show_their_layers() {
         &["its components are: dashboard, nginx"],
     );
     cluster.check(&["values", "none"], 1, &["none"]);
-    // What the user may not read is named.
+    // The command names each layer that the user may not read.
     allow_reads(&cluster, "vera", &["packages", "packagesources"]).await;
     let rows = cluster.check_as(
         "vera",
