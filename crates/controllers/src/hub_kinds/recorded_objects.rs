@@ -31,6 +31,8 @@ pub(super) struct RecordedObjects {
     answered: BTreeMap<ObjectId, (Option<u64>, ObservedState)>,
     /// The objects from which the last plan was made.
     observed: BTreeMap<ObjectId, ObservedState>,
+    /// Whether a watch reported a later state than an answer of this attempt. An attempt writes an object once, so another attempt has to look at it.
+    is_overtaken: bool,
 }
 
 impl RecordedObjects {
@@ -39,6 +41,7 @@ impl RecordedObjects {
             held: WatchedObjects::new(live, key),
             answered: BTreeMap::new(),
             observed: BTreeMap::new(),
+            is_overtaken: false,
         }
     }
 
@@ -51,9 +54,13 @@ impl RecordedObjects {
             }
         }
         for (id, (revision, answer)) in &self.answered {
-            let is_overtaken = self.observed.contains_key(id) && self.held.find_newer(id, *revision).is_some();
-            if !is_overtaken {
-                self.observed.insert(id.clone(), answer.clone());
+            let seen = self.observed.get(id);
+            let newer = seen.filter(|_| self.held.find_newer(id, *revision).is_some());
+            match newer {
+                Some(newer) => self.is_overtaken |= !newer.is_same(answer) && newer.read() != answer.read(),
+                None => {
+                    self.observed.insert(id.clone(), answer.clone());
+                }
             }
         }
         let parsed = self.observed.iter().map(|(id, known)| (id.clone(), known.read()));
@@ -71,9 +78,19 @@ impl RecordedObjects {
         })
     }
 
+    /// Begins another attempt at once after a plan that ends one, if an object has changed since the attempt wrote it. The watch may not report that
+    /// change again.
+    pub(super) fn check_end(&self, next: Next) -> Next {
+        match next {
+            Next::Done(_) if self.is_overtaken => Next::Restart,
+            next => next,
+        }
+    }
+
     /// Forgets the answers of the last attempt.
     pub(super) fn begin_attempt(&mut self) {
         self.answered.clear();
+        self.is_overtaken = false;
     }
 
     /// Stops all watching, and forgets all objects.
@@ -81,6 +98,7 @@ impl RecordedObjects {
         self.held.release();
         self.answered.clear();
         self.observed.clear();
+        self.is_overtaken = false;
     }
 
     fn record_answer(&mut self, id: ObjectId, answer: Live) {

@@ -126,6 +126,7 @@ impl Reconciler for PackageReconciler {
         if !carry_out(&self.hub, package.as_ref(), plan, records, history, remember).await? {
             return Ok(None);
         }
+        let next = self.objects.check_end(next);
         if matches!(next, Next::Done(_)) {
             snapshot.live.clear();
             drop_objects(&mut snapshot.attempt, &package.metadata);

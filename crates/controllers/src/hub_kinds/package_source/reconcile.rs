@@ -95,6 +95,7 @@ impl Reconciler for PackageSourceReconciler {
         if !carry_out(&self.hub, source.as_ref(), plan, records, history, remember).await? {
             return Ok(None);
         }
+        let next = self.objects.check_end(next);
         if matches!(next, Next::Done(_)) {
             snapshot.live.clear();
             drop_objects(&mut snapshot.attempt, &source.metadata);
