@@ -19,9 +19,10 @@ const LONGEST_MESSAGE: usize = 1024;
 const COUNTED_FOR: Duration = Duration::from_secs(600);
 /// The number of events of one object that are remembered for counting.
 const REMEMBERED: usize = 16;
-/// The number of events that an object may have at once (client-go's burst), and the time until it may have one more.
-const BURST: u32 = 25;
-/// The part of [`BURST`] that only warnings may use. Without it, the events of many good commits would use up the budget before the first failure.
+/// The number of events that an object may have at once, and the time until it may have one more.
+const BURST: u32 = 25 + KEPT_FOR_WARNINGS;
+/// The part of [`BURST`] that only warnings may use. Without it, the events of many good commits would use up the budget before the first failure. The rest is client-go's
+/// burst.
 const KEPT_FOR_WARNINGS: u32 = 10;
 const ONE_MORE: Duration = Duration::from_secs(60);
 
@@ -408,7 +409,7 @@ mod tests {
         };
         let count = |written: Vec<bool>| written.into_iter().filter(|written| *written).count();
         let normal = count((0..100).map(|round| record(EventKind::Normal, round, start)).collect());
-        assert_eq!(normal, 15);
+        assert_eq!(normal, 25);
         let warnings = count(
             (100..200)
                 .map(|round| record(EventKind::Warning, round, start))

@@ -244,7 +244,7 @@ async fn taken_health_address_prevents_start() {
 async fn disabled_controller_leaves_its_kind_to_others() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
-    let others = "*,-tenant,-surface,-ocirepository";
+    let others = "*,-tenant,-surface,-ocirepository,-package,-packagesource,-packagevalues";
     assert!(is_allowed(admin, "patch", "capsule.clastix.io", "tenants").await);
     cluster.check(
         &["install", "--without-deployment", "--controllers", others],
