@@ -5,8 +5,9 @@ mod status;
 
 use jiff::Timestamp;
 use tenure_api::{Package, PackageSource, PackageValues, PackageValuesStatus};
-use tenure_tenancy::ServiceAccount;
+use tenure_tenancy::{ServiceAccount, identity};
 
+use crate::package_settings::Settings;
 use crate::plan::Next;
 use crate::recorded_objects::Step;
 
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub package: Option<Package>,
     /// The PackageSource of the same name, if it exists.
     pub source: Option<PackageSource>,
+    /// The settings from the administrator.
+    pub settings: Settings,
 }
 
 /// Plans the report on a PackageValues.
@@ -34,5 +37,8 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.next = Next::Forget;
         return plan;
     }
-    status::report(snapshot, now, plan)
+    match identity::decide_for_packages(snapshot.settings.service_account.as_deref()) {
+        Ok(_) => status::report(snapshot, now, plan),
+        Err(denial) => status::leave_status(snapshot, plan, &denial),
+    }
 }

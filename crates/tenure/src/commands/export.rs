@@ -94,7 +94,11 @@ impl Export {
                 }
             }
             Targets::Nothing | Targets::Kinds(_) => {
-                for resource in list_kinds(&asked, &served)? {
+                // The owner of one namespace exports no Packages of the platform, and may not list them.
+                let is_wanted = |resource: &&Resource| {
+                    resource.group != "cozystack.io" || namespace.is_none() || matches!(asked, Targets::Kinds(_))
+                };
+                for resource in list_kinds(&asked, &served)?.into_iter().filter(is_wanted) {
                     self.print_all(&client, resource, namespace.as_deref(), &mut printed)
                         .await;
                 }

@@ -56,6 +56,7 @@ impl Reconciler for PackageValuesReconciler {
         let snapshot = Snapshot {
             values: values.as_ref().clone(),
             package: caches.get::<Package>().get("", &self.key.name).as_deref().cloned(),
+            settings: self.hub.context.packages.clone(),
             source: caches
                 .get::<PackageSource>()
                 .get("", &self.key.name)

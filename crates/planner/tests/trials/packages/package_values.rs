@@ -32,6 +32,7 @@ impl Player {
             values: values.clone(),
             package: self.packages.get(name).map(|state| state.package.clone()),
             source: self.sources.get(name).map(|source| source.source.clone()),
+            settings: self.settings.clone(),
         };
         let plan = package_values::plan(&snapshot, self.now);
         let Some(status) = plan.status.clone() else { return };

@@ -19,7 +19,7 @@ use crate::world::World;
 pub(crate) struct Player {
     name: String,
     world: World,
-    settings: Settings,
+    pub(super) settings: Settings,
     tenants: BTreeMap<String, String>,
     pub(super) packages: BTreeMap<String, PackageState>,
     pub(super) sources: BTreeMap<String, SourceState>,
