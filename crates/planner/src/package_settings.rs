@@ -1,9 +1,14 @@
-//! The settings of Packages and PackageSources, from the administrator who runs the program, and limits that both kinds have.
+//! The settings of Packages, PackageSources and PackageValues, from the administrator who runs the program, their common limits, and their plan without an account.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tenure_api::package::SUPPLY_NAMESPACE;
+use tenure_tenancy::{Denial, ServiceAccount};
+
+use crate::outcome;
+use crate::plan::{EventKind, Next, Plan, Status, Withheld};
+use crate::recorded_objects::Step;
 
 /// Components of one variant.
 pub const COMPONENTS: usize = 200;
@@ -45,4 +50,24 @@ impl Default for Settings {
             max_history: 5,
         }
     }
+}
+
+/// Leaves the present status unchanged where no account is set. Cozystack's operator may reconcile Packages there, and two controllers that report different things would
+/// write a status for ever. An event has the reason, unless a controller has reported already.
+pub(crate) fn leave_status<T: Status, M>(
+    present: Option<&T>,
+    denial: Denial,
+    mut plan: Plan<Step, ServiceAccount, T, M>,
+) -> Plan<Step, ServiceAccount, T, M> {
+    let conditions = present.map(T::conditions).unwrap_or_default();
+    if conditions.is_empty() {
+        let event = outcome::make_event(conditions, EventKind::Warning, denial.reason.as_str(), &denial.message);
+        plan.events.extend(event);
+    }
+    plan.withheld.push(Withheld {
+        what: "everything".to_owned(),
+        why: denial.message,
+    });
+    plan.next = Next::Done(None);
+    plan
 }

@@ -25,7 +25,7 @@ use tenure_api::{ObjectId, Package, PackageSource, PackageStatus};
 use tenure_tenancy::{ServiceAccount, identity};
 
 use crate::answer::Live;
-use crate::package_settings::Settings;
+use crate::package_settings::{self, Settings};
 use crate::plan::Next;
 pub use crate::recorded_objects::{Attempt, Replace, Retries, Step};
 pub use neighbours::{DependencyFacts, Neighbours, PackageFacts, PackageIndex};
@@ -136,10 +136,10 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let account = match identity::decide_for_packages(snapshot.settings.service_account.as_deref()) {
         Ok(account) => account,
         Err(denial) => {
-            let problem = selection::Problem::new(denial.reason.as_str(), denial.message);
             if !status::has_records(package) {
-                return status::leave_status(snapshot, plan, problem);
+                return package_settings::leave_status(package.status.as_ref(), denial, plan);
             }
+            let problem = selection::Problem::new(denial.reason.as_str(), denial.message);
             return status::report_refusal(snapshot, now, plan, &problem);
         }
     };

@@ -120,23 +120,6 @@ pub(super) fn has_records(package: &Package) -> bool {
     status.is_some_and(|status| !status.releases.is_empty())
 }
 
-/// Leaves the status as it is. Cozystack's operator may run here and report on it, and two controllers that report different things would write it for ever. An event
-/// has the reason, unless a controller has reported already.
-pub(super) fn leave_status(snapshot: &Snapshot, mut plan: Plan, problem: Problem) -> Plan {
-    let status = snapshot.package.status.as_ref();
-    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    if conditions.is_empty() {
-        let event = outcome::make_event(conditions, EventKind::Warning, problem.reason, &problem.message);
-        plan.events.extend(event);
-    }
-    plan.withheld.push(Withheld {
-        what: "everything".to_owned(),
-        why: problem.message,
-    });
-    plan.next = Next::Done(None);
-    plan
-}
-
 /// Reports the end of an attempt: nothing is left to write.
 pub(super) fn report_result(mut work: Work<'_>, desired: &Desired, removal: &Removal) -> Plan {
     let (snapshot, now) = (work.snapshot, work.now);

@@ -17,7 +17,7 @@ use tenure_api::{ObjectId, PackageSource, PackageSourceStatus};
 use tenure_tenancy::{ServiceAccount, identity};
 
 use crate::answer::Live;
-use crate::package_settings::Settings;
+use crate::package_settings::{self, Settings};
 use crate::plan::Next;
 pub use crate::recorded_objects::{Attempt, Replace, Retries, Step};
 pub use artifacts::{list_artifact_names, name_artifact};
@@ -97,13 +97,13 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let account = match identity::decide_for_packages(snapshot.settings.service_account.as_deref()) {
         Ok(account) => account,
         Err(denial) => {
+            if !status::has_records(&snapshot.source) {
+                return package_settings::leave_status(snapshot.source.status.as_ref(), denial, plan);
+            }
             let problem = Problem {
                 reason: denial.reason.as_str(),
                 message: denial.message,
             };
-            if !status::has_records(&snapshot.source) {
-                return status::leave_status(snapshot, plan, problem);
-            }
             return status::report_refusal(snapshot, now, plan, problem);
         }
     };

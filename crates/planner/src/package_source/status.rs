@@ -83,23 +83,6 @@ pub(super) fn has_records(source: &PackageSource) -> bool {
     status.is_some_and(|status| status.generator.is_some())
 }
 
-/// Leaves the status as it is. Cozystack's operator may run here and report on it, and two controllers that report different things would write it for ever. An event
-/// has the reason, unless a controller has reported already.
-pub(super) fn leave_status(snapshot: &Snapshot, mut plan: Plan, problem: Problem) -> Plan {
-    let status = snapshot.source.status.as_ref();
-    let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    if conditions.is_empty() {
-        let event = outcome::make_event(conditions, EventKind::Warning, problem.reason, &problem.message);
-        plan.events.extend(event);
-    }
-    plan.withheld.push(Withheld {
-        what: "everything".to_owned(),
-        why: problem.message,
-    });
-    plan.next = Next::Done(None);
-    plan
-}
-
 fn report_stalled(status: &mut PackageSourceStatus, snapshot: &Snapshot, now: Timestamp, problem: &Problem) {
     condition::remove(&mut status.conditions, condition::RECONCILING);
     for (type_, value) in [

@@ -10,7 +10,7 @@ use crate::outcome;
 use crate::package::{Overrides, Problem, ReleaseValues, Selection, merge_values};
 use tenure_api::digest::digest_bytes;
 
-/// The most bytes of values in one status.
+/// The most bytes of values in one status, and of paths.
 const MOST_BYTES: usize = 32 << 10;
 /// The most listed paths of one component.
 const MOST_PATHS: usize = 100;
@@ -57,18 +57,25 @@ pub(super) fn merge(package: &Package, overrides: &Overrides, selection: &Select
             (Some(_), Ok(_)) => {}
         }
     }
-    remove_large_values(&mut merge.components);
+    limit_size(&mut merge.components);
     merge.problem = describe_problem(&invalid, &missing, selection);
     merge
 }
 
-/// Leaves the digests alone if the values are too large for a status.
-fn remove_large_values(components: &mut BTreeMap<String, EffectiveValues>) {
+/// Removes all values if they are too large for a status, and all paths if those are. The digests stay.
+fn limit_size(components: &mut BTreeMap<String, EffectiveValues>) {
     let values = components.values().filter_map(|component| component.values.as_ref());
-    let size: usize = values.map(String::len).sum();
-    if size > MOST_BYTES {
-        for component in components.values_mut() {
+    let values: usize = values.map(String::len).sum();
+    let paths = components.values();
+    let paths = paths.flat_map(|component| component.overridden.iter().chain(&component.replaced));
+    let paths: usize = paths.map(String::len).sum();
+    for component in components.values_mut() {
+        if values > MOST_BYTES {
             component.values = None;
+        }
+        if paths > MOST_BYTES {
+            component.overridden.clear();
+            component.replaced.clear();
         }
     }
 }
@@ -103,4 +110,30 @@ fn describe_problem(invalid: &[String], missing: &[String], selection: &Selectio
             outcome::join_names(missing, SHOWN)
         ),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_values_and_paths_leave_digests() {
+        let check = |value: usize, path: usize, expected: (bool, bool)| {
+            let component = EffectiveValues {
+                digest: "sha256:0".to_owned(),
+                values: Some("v".repeat(value)),
+                overridden: vec!["p".repeat(path)],
+                replaced: Vec::new(),
+            };
+            let mut components = BTreeMap::from([("a".to_owned(), component.clone()), ("b".to_owned(), component)]);
+            limit_size(&mut components);
+            for component in components.values() {
+                assert_eq!(component.digest, "sha256:0");
+                assert_eq!((component.values.is_some(), !component.overridden.is_empty()), expected);
+            }
+        };
+        check(16 << 10, 16 << 10, (true, true));
+        check((16 << 10) + 1, 16 << 10, (false, true));
+        check(16 << 10, (16 << 10) + 1, (true, false));
+    }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tenure_api::{Package, PackageSource, PackageValues, PackageValuesStatus};
 use tenure_tenancy::{ServiceAccount, identity};
 
-use crate::package_settings::Settings;
+use crate::package_settings::{self, Settings};
 use crate::plan::Next;
 use crate::recorded_objects::Step;
 
@@ -39,6 +39,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     match identity::decide_for_packages(snapshot.settings.service_account.as_deref()) {
         Ok(_) => status::report(snapshot, now, plan),
-        Err(denial) => status::leave_status(snapshot, plan, &denial),
+        // Nothing lays the changes over another controller's Packages, so a report would never become Ready.
+        Err(denial) => package_settings::leave_status(snapshot.values.status.as_ref(), denial, plan),
     }
 }

@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use tenure_api::condition::{self, Condition, ConditionStatus};
 use tenure_api::{Package, PackageValuesStatus, reason};
-use tenure_tenancy::Denial;
 
 use super::effective::{self, Merge};
 use super::{Plan, Snapshot};
@@ -40,20 +39,6 @@ impl State {
     fn of_problem(status: ConditionStatus, problem: &Problem) -> Self {
         Self::new(status, problem.reason, problem.message.clone())
     }
-}
-
-/// Leaves the status as it is where Packages are another controller's: nothing lays the changes over them, so a report would never become Ready. An event has the reason.
-pub(super) fn leave_status(snapshot: &Snapshot, mut plan: Plan, denial: &Denial) -> Plan {
-    let conditions = snapshot.values.status.as_ref();
-    let conditions = conditions
-        .map(|status| status.conditions.as_slice())
-        .unwrap_or_default();
-    if conditions.is_empty() {
-        let event = outcome::make_event(conditions, EventKind::Warning, denial.reason.as_str(), &denial.message);
-        plan.events.extend(event);
-    }
-    plan.next = Next::Done(None);
-    plan
 }
 
 /// Reports the state of the changes, with an event if Ready has news.
