@@ -29,12 +29,17 @@ pub enum AdminError {
 }
 
 impl AdminError {
+    /// Checks whether the object does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused(kube::Error::Api(status)) if status.code == 404)
+    }
+
     /// Checks whether the API server does not serve the kind.
     pub(crate) fn is_unserved(&self) -> bool {
         match self {
             Self::Refused(kube::Error::Discovery(_)) => true,
-            Self::Refused(kube::Error::Api(status)) => status.code == 404,
-            _ => false,
+            _ => self.is_not_found(),
         }
     }
 }

@@ -16,7 +16,7 @@ use tenure_api::workload::LanePods;
 use tenure_apiserver::{ApiService, Config, Server};
 use tenure_tenancy::Settings;
 
-use crate::admin::{Admin, AdminError, MARKED};
+use crate::admin::{Admin, MARKED};
 use crate::installation::install_objects;
 use crate::kubelet::remove_lane_pods;
 use crate::kubernetes::Kubernetes;
@@ -394,7 +394,7 @@ async fn free_and_delete(admin: &Admin, kind: (&str, &str), target: (&str, &str)
         .patch(kind, target, json!({ "metadata": { "finalizers": null } }))
         .await
     {
-        Err(AdminError::Refused(kube::Error::Api(status))) if status.code == 404 => Ok(()),
+        Err(error) if error.is_not_found() => Ok(()),
         Err(error) => Err(error.into()),
         Ok(_) => Ok(admin.delete(kind, target).await?),
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::packages::{ACCOUNT, HELM_RELEASE, PACKAGE, clear, package, prepare, recorded, source};
+use crate::packages::{ACCOUNT, HELM_RELEASE, PACKAGE, clear, delete_as_orphan, package, prepare, recorded, source};
 use crate::stage::{Stage, condition};
 
 const PACKAGE_VALUES: (&str, &str) = ("cozystack.io/v1alpha1", "PackageValues");
@@ -164,9 +164,7 @@ async fn invalid_changes_reach_no_release() {
         "{message}"
     );
     // The Package goes, and the PackageValues says so.
-    let orphan = json!({ "metadata": { "annotations": { "tenure.dev/deletion-policy": "Orphan" } } });
-    stage.admin.patch(PACKAGE, ("", name), orphan).await.unwrap();
-    stage.admin.delete(PACKAGE, ("", name)).await.unwrap();
+    delete_as_orphan(&stage, name).await;
     reported(&stage, name, &[("Accepted", "False", "Orphaned")]).await;
     stage.admin.delete(PACKAGE_VALUES, ("", name)).await.unwrap();
     clear(&stage, &[name], &[]).await;

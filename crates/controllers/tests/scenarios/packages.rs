@@ -46,20 +46,24 @@ pub(crate) async fn prepare(stage: &Stage) {
 /// Removes what the tests after this one would find: the Packages with these names, all HelmReleases, and the namespaces.
 pub(crate) async fn clear(stage: &Stage, packages: &[&str], namespaces: &[&str]) {
     for name in packages {
-        let orphan = json!({ "metadata": { "annotations": { "tenure.dev/deletion-policy": "Orphan" } } });
-        if stage.get(PACKAGE, ("", name)).await.is_some() {
-            stage.admin.patch(PACKAGE, ("", name), orphan).await.unwrap();
-            stage.admin.delete(PACKAGE, ("", name)).await.unwrap();
-            stage.wait_for(PACKAGE, ("", name), |found| found.is_none()).await;
-        }
-        if stage.get(PACKAGE_SOURCE, ("", name)).await.is_some() {
-            stage.admin.delete(PACKAGE_SOURCE, ("", name)).await.unwrap();
-        }
+        delete_as_orphan(stage, name).await;
+        stage.wait_for(PACKAGE, ("", name), |found| found.is_none()).await;
+        stage.admin.delete(PACKAGE_SOURCE, ("", name)).await.unwrap();
     }
     stage.admin.delete(DEFINITION, ("", HELM_RELEASES)).await.unwrap();
     for namespace in namespaces {
-        if stage.get(NAMESPACE, ("", namespace)).await.is_some() {
-            stage.admin.delete(NAMESPACE, ("", namespace)).await.unwrap();
+        stage.admin.delete(NAMESPACE, ("", namespace)).await.unwrap();
+    }
+}
+
+/// Deletes a Package and leaves its releases. A Package that is gone, or goes meanwhile, stays gone.
+pub(crate) async fn delete_as_orphan(stage: &Stage, name: &str) {
+    let orphan = json!({ "metadata": { "annotations": { "tenure.dev/deletion-policy": "Orphan" } } });
+    match stage.admin.patch(PACKAGE, ("", name), orphan).await {
+        Err(error) if error.is_not_found() => {}
+        patched => {
+            patched.unwrap();
+            stage.admin.delete(PACKAGE, ("", name)).await.unwrap();
         }
     }
 }
@@ -304,9 +308,7 @@ async fn orphaned_releases_outlive_their_package() {
     .await;
     package(&stage, name, json!({})).await;
     let release = recorded(&stage, name, ("packages-d", "app")).await;
-    let orphan = json!({ "metadata": { "annotations": { "tenure.dev/deletion-policy": "Orphan" } } });
-    stage.admin.patch(PACKAGE, ("", name), orphan).await.unwrap();
-    stage.admin.delete(PACKAGE, ("", name)).await.unwrap();
+    delete_as_orphan(&stage, name).await;
     stage.wait_for(PACKAGE, ("", name), |found| found.is_none()).await;
     let left = stage.get(HELM_RELEASE, ("packages-d", "app")).await.unwrap();
     assert_eq!(left["metadata"]["uid"], release["metadata"]["uid"]);
@@ -352,9 +354,7 @@ async fn packages_wake_their_neighbours() {
     package(&stage, rival, json!({})).await;
     let message = stage.ready(PACKAGE, ("", rival), "False", "NameConflict").await;
     assert!(message.contains(app), "{message}");
-    let orphan = json!({ "metadata": { "annotations": { "tenure.dev/deletion-policy": "Orphan" } } });
-    stage.admin.patch(PACKAGE, ("", app), orphan).await.unwrap();
-    stage.admin.delete(PACKAGE, ("", app)).await.unwrap();
+    delete_as_orphan(&stage, app).await;
     // The release is now nobody's, and still not the second one's.
     stage.ready(PACKAGE, ("", rival), "False", "ReleaseConflict").await;
     clear(&stage, &[base, app, rival], &[]).await;
@@ -426,9 +426,7 @@ async fn killed_process_finds_its_release_by_the_proof() {
                 );
                 found_by_proof += usize::from(record["uid"].is_null());
             }
-            let orphan = json!({ "metadata": { "annotations": { "tenure.dev/deletion-policy": "Orphan" } } });
-            stage.admin.patch(PACKAGE, ("", name), orphan).await.unwrap();
-            stage.admin.delete(PACKAGE, ("", name)).await.unwrap();
+            delete_as_orphan(&stage, name).await;
             stage.wait_for(PACKAGE, ("", name), |found| found.is_none()).await;
             stage.admin.delete(HELM_RELEASE, target).await.unwrap();
             stage.wait_for(HELM_RELEASE, target, |found| found.is_none()).await;
