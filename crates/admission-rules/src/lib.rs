@@ -170,11 +170,13 @@ pub enum Rule {
     /// Objects that Tenure manages in a tenant's namespaces get no finalizer of a tenant, and keep their
     /// label.
     ManagedObjects,
+    /// Whoever writes a reference of a PackageValues may read the Secret or ConfigMap. Policies alone enforce this ([`policy::list_bounds`]).
+    ValueReferences,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::NamespaceMembership,
         Self::NamespaceOptions,
         Self::GitopsAccount,
@@ -199,6 +201,7 @@ impl Rule {
         Self::ControllerRights,
         Self::SecretWriter,
         Self::ManagedObjects,
+        Self::ValueReferences,
     ];
 
     /// Returns its name.
@@ -229,6 +232,7 @@ impl Rule {
             Self::ControllerRights => "controller-rights",
             Self::SecretWriter => "secret-writer",
             Self::ManagedObjects => "managed-objects",
+            Self::ValueReferences => "value-references",
         }
     }
 }

@@ -72,7 +72,8 @@ impl Rule {
             | Self::Access
             | Self::ControllerRights
             | Self::SecretWriter
-            | Self::ManagedObjects => RulePurpose::Isolation,
+            | Self::ManagedObjects
+            | Self::ValueReferences => RulePurpose::Isolation,
             Self::NamespaceOptions
             | Self::FluxShard
             | Self::Cordoned
@@ -109,9 +110,12 @@ impl Rule {
             Self::ManagedObjects => &["managed-objects"],
             // Minting has no such webhook, since the process that answers needs tokens first. Policies enforce it, and those of every
             // installation its larger part.
-            Self::Minting | Self::GitManaged | Self::FieldOwnership | Self::ControllerRights | Self::SecretWriter => {
-                &[]
-            }
+            Self::Minting
+            | Self::GitManaged
+            | Self::FieldOwnership
+            | Self::ControllerRights
+            | Self::SecretWriter
+            | Self::ValueReferences => &[],
         }
     }
 
@@ -132,7 +136,7 @@ impl Rule {
     pub fn kept_by_policies(self) -> PolicyCoverage {
         match self {
             Self::ResourceQuotas => PolicyCoverage::Never,
-            Self::ControllerRights | Self::SecretWriter => PolicyCoverage::Always,
+            Self::ControllerRights | Self::SecretWriter | Self::ValueReferences => PolicyCoverage::Always,
             rule if LEFT.iter().any(|left| left.rule == rule) => PolicyCoverage::InPart,
             _ => PolicyCoverage::Whole,
         }

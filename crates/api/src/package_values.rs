@@ -53,6 +53,55 @@ pub struct PackageValuesSpec {
     /// Packages that the variant depends on and that need not be ready, in addition to those of the Package.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore_dependencies: Vec<String>,
+    /// Values that are texts in Secrets and ConfigMaps, at most 16. helm-controller reads them. Their writer needs the right to `get` each object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub values_from: Vec<ValueReference>,
+}
+
+/// A value of a component that is a text in a Secret or ConfigMap. The text is used as it is, so `1` and `true` stay texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct ValueReference {
+    /// The component, by its name in the PackageSource.
+    #[schemars(length(min = 1, max = 253))]
+    pub component: String,
+    /// The path of the value, such as `/database/password`. A key at the top needs no `/`. In a key, `~1` is a `/`, and `~0` is a `~`.
+    #[schemars(length(min = 1, max = 1024))]
+    pub path: String,
+    /// The kind of the object.
+    pub kind: ReferenceKind,
+    /// The namespace of the object: that of the component's HelmRelease.
+    #[schemars(length(min = 1, max = 63))]
+    pub namespace: String,
+    /// The name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key in the object's data.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[-._a-zA-Z0-9]+$"))]
+    pub key: String,
+}
+
+/// The kinds of objects whose texts can be values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub enum ReferenceKind {
+    /// A Secret.
+    Secret,
+    /// A ConfigMap.
+    ConfigMap,
+}
+
+impl ReferenceKind {
+    /// Returns the name of the kind.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
+        }
+    }
 }
 
 /// Changes of one component.

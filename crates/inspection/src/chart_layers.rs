@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use structured_merge::{FieldPath, PathElement};
 use tenure_api::{Package, PackageValues};
-use tenure_planner::chart_values::{Layer, ValuesError};
+use tenure_planner::chart_values::{Effective, Layer, ValuesError};
 use tenure_planner::package::{Overrides, ReleaseValues, merge_values};
 
 /// The longest shown value, in letters.
@@ -45,9 +45,12 @@ impl LayerKind {
 pub struct LayeredValue {
     /// The path, as an RFC 6901 pointer.
     pub path: String,
-    /// The value; nothing for the content of a Secret.
+    /// The value; nothing for the content of another object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
+    /// The object and key that helm-controller reads the value from, such as `Secret/db password`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
     /// The topmost layer that sets it.
     pub layer: LayerKind,
     /// The value that the Package has at this path, if the PackageValues changes it.
@@ -62,7 +65,11 @@ impl LayeredValue {
     /// Returns the value in one line, cut to 60 letters.
     #[must_use]
     pub fn describe_value(&self) -> String {
-        self.value.as_ref().map_or_else(|| "(in a Secret)".to_owned(), describe)
+        match (&self.value, &self.reference) {
+            (Some(value), _) => describe(value),
+            (None, Some(reference)) => format!("({reference})"),
+            (None, None) => "(in a Secret)".to_owned(),
+        }
     }
 
     /// Returns the value of the Package in one line, cut to 60 letters.
@@ -91,7 +98,8 @@ pub struct ComponentLayers {
     pub replaced: Vec<String>,
 }
 
-/// Lays the layers of a component over each other. `platform` has the keys of `cozystack-values`, if the user may read them.
+/// Lays the layers of a component over each other. `platform` has the keys of `cozystack-values`, if the user may read them, and
+/// `namespace` is that of the release, if it is known.
 ///
 /// # Errors
 /// If the changes of the PackageValues are invalid. Its HelmRelease stays as it is then.
@@ -100,18 +108,20 @@ pub fn list_values(
     values: Option<&PackageValues>,
     platform: &[String],
     component: &str,
+    namespace: Option<&str>,
 ) -> Result<ComponentLayers, ValuesError> {
     let overrides = values.map(Overrides::of);
     let own = package.spec.components.get(component);
     let own = own.and_then(|own| own.values.clone()).unwrap_or_default();
-    let (merged, overridden, replaced) = match merge_values(package, overrides.as_ref(), component)? {
-        ReleaseValues::Unchanged(values) => (values.unwrap_or_default(), BTreeSet::new(), Vec::new()),
-        ReleaseValues::Changed(effective) => (
-            effective.values,
-            effective.overridden.into_iter().collect(),
-            effective.replaced,
-        ),
+    let effective = match merge_values(package, overrides.as_ref(), component, namespace)? {
+        ReleaseValues::Unchanged(values) => Effective {
+            values: values.unwrap_or_default(),
+            ..Effective::default()
+        },
+        ReleaseValues::Changed(effective) => effective,
     };
+    let overridden: BTreeSet<String> = effective.overridden.into_iter().collect();
+    let (merged, replaced) = (effective.values, effective.replaced);
     let (own, merged) = (Value::Object(own), Value::Object(merged));
     let mut found = Vec::new();
     let layer = Layer::of(merged.as_object().unwrap_or(&Map::new()))?;
@@ -123,10 +133,27 @@ pub fn list_values(
         };
         found.push(LayeredValue {
             value: Some(merged.pointer(&path).cloned().unwrap_or_default()),
+            reference: None,
             layer,
             before: changes.and_then(|_| own.pointer(&path).cloned()),
             field: Some(find_field(component, &path, changes)),
             path,
+        });
+    }
+    for reference in effective.references {
+        let field = ["spec", "valuesFrom"].into_iter().map(PathElement::field).collect();
+        found.push(LayeredValue {
+            value: None,
+            reference: Some(format!(
+                "{}/{} {}",
+                reference.kind.as_str(),
+                reference.name,
+                reference.key
+            )),
+            layer: LayerKind::PackageValues,
+            before: own.pointer(&reference.path).cloned(),
+            field: Some(FieldPath(field)),
+            path: reference.path,
         });
     }
     let above = merged.as_object();
@@ -136,6 +163,7 @@ pub fn list_values(
     found.extend(hidden.map(|key| LayeredValue {
         path: format!("/{}", key.replace('~', "~0").replace('/', "~1")),
         value: None,
+        reference: None,
         layer: LayerKind::Platform,
         before: None,
         field: None,
@@ -204,7 +232,7 @@ mod tests {
             .unwrap()
         });
         let platform: Vec<String> = platform.iter().map(|key| (*key).to_owned()).collect();
-        let layers = list_values(&package, values.as_ref(), &platform, "c").unwrap();
+        let layers = list_values(&package, values.as_ref(), &platform, "c", Some("n")).unwrap();
         let write = |value: LayeredValue| {
             let field = value.field.as_ref().map(ToString::to_string).unwrap_or_default();
             let (layer, path) = (value.layer.as_str(), &value.path);
@@ -243,6 +271,39 @@ mod tests {
                 "/n/o null PackageValues [] .spec.components.c.values.n.o",
             ]
         );
+    }
+
+    #[test]
+    fn reference_shows_its_object_and_no_content() {
+        let package: Package = serde_json::from_value(json!({
+            "apiVersion": "cozystack.io/v1alpha1", "kind": "Package", "metadata": { "name": "p" },
+            "spec": { "components": { "c": { "values": { "a": { "b": "clear", "d": 1 } } } } },
+        }))
+        .unwrap();
+        let values: PackageValues = serde_json::from_value(json!({
+            "apiVersion": "cozystack.io/v1alpha1", "kind": "PackageValues", "metadata": { "name": "p" },
+            "spec": { "valuesFrom": [
+                { "component": "c", "path": "/a/b", "kind": "Secret", "namespace": "n", "name": "db", "key": "password" },
+            ] },
+        }))
+        .unwrap();
+        let layers = list_values(&package, Some(&values), &["a".to_owned()], "c", Some("n")).unwrap();
+        let shown = layers.values.iter().map(|value| {
+            let (layer, before) = (value.layer.as_str(), value.describe_before());
+            format!("{} {} {layer} [{before}]", value.path, value.describe_value())
+        });
+        assert_eq!(
+            shown.collect::<Vec<_>>(),
+            [
+                "/a (in a Secret) cozystack-values []",
+                "/a/b (Secret/db password) PackageValues [\"clear\"]",
+                "/a/d 1 Package []",
+            ]
+        );
+        let elsewhere = list_values(&package, Some(&values), &[], "c", Some("m"))
+            .unwrap_err()
+            .to_string();
+        assert!(elsewhere.contains("the release is in namespace m"), "{elsewhere}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tenure_api::workload::{LANE_AUTHORITY, LANE_SECRET};
 use super::own_account::{by_controller, list_place_variables, refuse};
 use super::{
     Policy, PolicyScope, ResourceRule, Validation, bindings, credentials, lane_bounds, lanes, minting,
-    namespace_bounds, package_bounds, quote, tenant_bounds, variable,
+    namespace_bounds, package_bounds, quote, tenant_bounds, value_references, variable,
 };
 use crate::minting::OWN_ACCOUNTS;
 use tenure_tenancy::rights::{BE_OWNER, EXTEND, OWN};
@@ -44,6 +44,7 @@ pub fn list_bounds(settings: &Settings) -> Vec<Value> {
         bindings::own_accounts(platform),
         lane_bounds::make_lane_policy(settings),
         package_bounds::make_policy(platform),
+        value_references::make_policy(),
     ];
     let mut written: Vec<Value> = policies
         .into_iter()
@@ -64,6 +65,7 @@ pub fn is_bound(name: &str) -> bool {
             namespace_bounds::NAME,
             lane_bounds::NAME,
             package_bounds::NAME,
+            value_references::NAME,
             minting::ADMINISTRATORS,
             lanes::NAME,
         ]

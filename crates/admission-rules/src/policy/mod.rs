@@ -42,6 +42,7 @@ mod probe;
 mod rights;
 mod tenant;
 mod tenant_bounds;
+mod value_references;
 mod volume;
 
 pub use bounds::{is_bound, list_bounds};

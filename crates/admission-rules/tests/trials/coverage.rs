@@ -8,7 +8,7 @@ use tenure_admission_rules::Rule;
 use crate::table::{Case, Table};
 
 /// Rules and operations without anything to deny, with the reason.
-const NOTHING_TO_REFUSE: [(Rule, &str, &str); 6] = [
+const NOTHING_TO_REFUSE: [(Rule, &str, &str); 7] = [
     (Rule::GitManaged, "CREATE", "nothing is Git's that isn't there yet"),
     (Rule::Minting, "UPDATE", "a token is only ever made"),
     (Rule::PriorityClasses, "UPDATE", "a Pod keeps its class"),
@@ -18,11 +18,16 @@ const NOTHING_TO_REFUSE: [(Rule, &str, &str); 6] = [
         "UPDATE",
         "what grows is shown with the sums: growth_counts_for_difference_and_shrinking_for_nothing",
     ),
-    // Policies of every installation enforce this rule, and have tests of their own.
+    // Policies of every installation enforce these rules, and have tests of their own.
     (
         Rule::ControllerRights,
         "",
         "no request of this table is Tenure's own account's beyond its rights",
+    ),
+    (
+        Rule::ValueReferences,
+        "",
+        "the table has no PackageValues: value_reference_needs_right_to_read",
     ),
 ];
 

@@ -2,10 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::packages::{ACCOUNT, HELM_RELEASE, PACKAGE, clear, delete_as_orphan, package, prepare, recorded, source};
+use crate::packages::{
+    ACCOUNT, HELM_RELEASE, PACKAGE, PACKAGE_SOURCE, PACKAGE_VALUES, clear, delete_as_orphan, package, prepare,
+    recorded, source,
+};
 use crate::stage::{Stage, condition};
-
-const PACKAGE_VALUES: (&str, &str) = ("cozystack.io/v1alpha1", "PackageValues");
 
 async fn change(stage: &Stage, name: &str, components: Value) {
     let object = json!({
@@ -167,6 +168,65 @@ async fn invalid_changes_reach_no_release() {
     delete_as_orphan(&stage, name).await;
     reported(&stage, name, &[("Accepted", "False", "Orphaned")]).await;
     stage.admin.delete(PACKAGE_VALUES, ("", name)).await.unwrap();
+    clear(&stage, &[name], &[]).await;
+    stage.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn helm_release_reads_referenced_values() {
+    let stage = Stage::set_packaging("values-c", ACCOUNT).await.planting(&[]).await;
+    prepare(&stage).await;
+    let (name, release) = ("values-c.app", ("values-c", "app"));
+    let skips = json!({ "operator.cozystack.io/skip-cozystack-values": "true" });
+    source(&stage, name, &[("app", json!({ "namespace": "values-c" }))], json!({})).await;
+    let skips = json!({ "metadata": { "annotations": skips } });
+    stage.admin.patch(PACKAGE_SOURCE, ("", name), skips).await.unwrap();
+    let own = json!({ "database": { "password": "clear", "user": "u" } });
+    package(&stage, name, json!({ "components": { "app": { "values": own } } })).await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "database", "namespace": "values-c" },
+        "stringData": { "password": "hidden-in-the-secret" }
+    });
+    stage.admin.apply(secret).await.unwrap();
+    let refer = |namespace: &str| {
+        json!({
+            "apiVersion": PACKAGE_VALUES.0, "kind": PACKAGE_VALUES.1, "metadata": { "name": name },
+            "spec": { "valuesFrom": [{
+                "component": "app", "path": "/database/password", "kind": "Secret", "namespace": namespace, "name": "database",
+                "key": "password"
+            }] }
+        })
+    };
+    stage.admin.apply(refer("values-c")).await.unwrap();
+    let found = has_values(&stage, release, &json!({ "database": { "user": "u" } })).await;
+    let expected = json!([{
+        "kind": "Secret", "name": "database", "valuesKey": "password", "targetPath": "database.password", "literal": true
+    }]);
+    assert_eq!(found["spec"]["valuesFrom"], expected);
+    let merged = [("Accepted", "True", "Accepted"), ("Merged", "True", "Merged")];
+    let report = reported(&stage, name, &merged).await;
+    assert_eq!(
+        report["status"]["components"]["app"]["overridden"],
+        json!(["/database/password"])
+    );
+    for object in [report, stage.get(PACKAGE, ("", name)).await.unwrap(), found] {
+        assert!(!object.to_string().contains("hidden-in-the-secret"), "{object}");
+    }
+    // helm-controller reads no other namespace.
+    let before = read_version(&stage, release).await;
+    stage.admin.apply(refer("kube-system")).await.unwrap();
+    let report = reported(&stage, name, &[("Accepted", "False", "Invalid")]).await;
+    let message = condition(&report, "Accepted").unwrap()["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        message.contains("spec.valuesFrom[0].namespace: the release is in namespace values-c"),
+        "{message}"
+    );
+    assert_eq!(read_version(&stage, release).await, before, "the release was written");
+    stage.admin.delete(PACKAGE_VALUES, ("", name)).await.unwrap();
+    has_values(&stage, release, &own).await;
     clear(&stage, &[name], &[]).await;
     stage.shut_down().await;
 }

@@ -9,6 +9,7 @@ use crate::faults::Kill;
 use crate::stage::{ARTIFACT_GENERATOR, EXTERNAL_ARTIFACT, Stage, condition};
 
 pub(crate) const PACKAGE: (&str, &str) = ("cozystack.io/v1alpha1", "Package");
+pub(crate) const PACKAGE_VALUES: (&str, &str) = ("cozystack.io/v1alpha1", "PackageValues");
 pub(crate) const PACKAGE_SOURCE: (&str, &str) = ("cozystack.io/v1alpha1", "PackageSource");
 pub(crate) const HELM_RELEASE: (&str, &str) = ("helm.toolkit.fluxcd.io/v2", "HelmRelease");
 pub(crate) const NAMESPACE: (&str, &str) = ("v1", "Namespace");

@@ -146,6 +146,21 @@ impl Layer {
         }
         entries.insert(last.clone(), value.into());
     }
+
+    /// Removes the value at a path of keys, so that the value of a lower layer shows through.
+    pub(super) fn remove(&mut self, steps: &[String]) {
+        let Some((last, parents)) = steps.split_last() else {
+            return;
+        };
+        let mut entries = &mut self.entries;
+        for step in parents {
+            match entries.get_mut(step) {
+                Some(Entry::Map { entries: inner, .. }) => entries = inner,
+                Some(Entry::Value(_)) | None => return,
+            }
+        }
+        entries.remove(last);
+    }
 }
 
 /// The result of a search for a path.

@@ -10,6 +10,7 @@ mod exact;
 mod keyed_lists;
 mod layer;
 mod overrides;
+mod references;
 mod yaml;
 
 use std::fmt;
@@ -18,6 +19,7 @@ pub use exact::{ExactNumber, ExactValue};
 pub use layer::{Found, Layer};
 pub use overrides::{Effective, Override};
 pub(crate) use overrides::{check_size, write_json};
+pub use references::{HelmReference, Reference};
 pub use tenure_api::package_values::KeyedList;
 pub use yaml::read_yaml;
 
@@ -29,6 +31,8 @@ pub const MOST_BYTES: usize = 512 << 10;
 const MOST_KEY: usize = 1 << 10;
 /// The most paths that are listed.
 const MOST_PATHS: usize = 1000;
+/// The most entries of `valuesFrom`: a policy asks about the rights on each.
+const MOST_REFERENCES: usize = 16;
 /// The most entries of `unset`, and of `lists`.
 const MOST_RULES: usize = 1000;
 /// The beginning of keys at the root that are the platform's, such as `_cluster` and `_namespace`.

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use super::exact::{ExactValue, read_entries};
 use super::keyed_lists::{check_removals, merge_lists};
 use super::layer::{Found, Layer};
-use super::{KeyedList, MOST_BYTES, MOST_RULES, Path, RESERVED, ValuesError, join_steps};
+use super::references::{self, HelmReference, Reference};
+use super::{KeyedList, MOST_BYTES, MOST_REFERENCES, MOST_RULES, Path, RESERVED, ValuesError, join_steps};
 use crate::pointer::Pointer;
 
 /// Changes of the values of one component.
@@ -20,6 +21,8 @@ pub struct Override {
     pub unset: Vec<String>,
     /// Lists that merge by a key.
     pub lists: Vec<KeyedList>,
+    /// Values that are texts in Secrets and ConfigMaps.
+    pub references: Vec<Reference>,
 }
 
 /// The values of a component after its changes.
@@ -31,6 +34,8 @@ pub struct Effective {
     pub overridden: Vec<String>,
     /// The paths at which a map replaces another kind of value. The map of a lower layer shows through there.
     pub replaced: Vec<String>,
+    /// The values that helm-controller reads from other objects, by path. `values` has none at these paths.
+    pub references: Vec<HelmReference>,
 }
 
 impl Override {
@@ -46,13 +51,14 @@ impl Override {
             },
             unset: unset.to_vec(),
             lists: lists.to_vec(),
+            references: Vec::new(),
         })
     }
 
     /// Checks whether nothing is changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty() && self.unset.is_empty()
+        self.values.is_empty() && self.unset.is_empty() && self.references.is_empty()
     }
 
     /// Lays the changes over the values of the Package. `known` has all lower layers that are known, for lists that merge by a key: those of the Package, and of the chart
@@ -62,12 +68,21 @@ impl Override {
     /// With the path of the value that is invalid.
     pub fn apply(&self, package: &Layer, known: &Layer) -> Result<Effective, ValuesError> {
         let changes = self.resolve(known)?;
-        let merged = package.clone().merge(changes.clone());
+        if self.references.len() > MOST_REFERENCES {
+            let problem = format!("valuesFrom has more than {MOST_REFERENCES} entries");
+            return Err(ValuesError::new(&Path::Root, problem));
+        }
+        let mut merged = package.clone().merge(changes.clone());
+        let references = references::resolve(&self.references, &changes, &mut merged)?;
         let values = merged.to_object()?;
         check_size(&values)?;
+        let mut overridden = changes.list_paths();
+        overridden.extend(references.iter().map(|reference| reference.path.clone()));
+        overridden.sort();
         Ok(Effective {
-            overridden: changes.list_paths(),
+            overridden,
             replaced: merged.list_replaced(),
+            references,
             values,
         })
     }
@@ -180,7 +195,7 @@ fn is_set_above(own: &Layer, steps: &[String]) -> bool {
 }
 
 /// Reads a pointer. A key at the root needs no slash. In any other text without one, a separator might be meant that is none, such as a dot.
-fn read_pointer(field: &str, text: &str) -> Result<Vec<String>, ValuesError> {
+pub(super) fn read_pointer(field: &str, text: &str) -> Result<Vec<String>, ValuesError> {
     let shown: String = text.chars().take(100).collect();
     let is_key = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
     let absolute = match !text.is_empty() && text.chars().all(is_key) {

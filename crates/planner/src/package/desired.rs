@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tenure_api::{ObjectId, reason};
 
 use super::dependencies::{find_unready, list_awaited, list_package_releases};
@@ -121,14 +121,14 @@ fn plan_release(
         ));
     }
     let awaited = list_awaited(component, selection, of_packages)?;
-    let values = find_values(snapshot, &component.spec.name)?;
+    let values = find_values(snapshot, component)?;
     let object = make_release(
         &snapshot.package,
         selection,
         component,
         &snapshot.settings,
         &awaited,
-        values.as_ref(),
+        &values,
     );
     if object.to_string().len() > MOST_BYTES {
         return Err(Problem::invalid(format!(
@@ -140,11 +140,12 @@ fn plan_release(
 }
 
 /// Returns the values of a component's HelmRelease.
-fn find_values(snapshot: &Snapshot, component: &str) -> Result<Option<Map<String, Value>>, Problem> {
-    let values = merge_values(&snapshot.package, snapshot.overrides.as_ref(), component);
-    values.map(ReleaseValues::into_values).map_err(|error| {
+fn find_values(snapshot: &Snapshot, component: &Component<'_>) -> Result<ReleaseValues, Problem> {
+    let (name, namespace) = (&component.spec.name, &component.release.namespace);
+    let values = merge_values(&snapshot.package, snapshot.overrides.as_ref(), name, Some(namespace));
+    values.map_err(|error| {
         Problem::invalid(format!(
-            "PackageValues/{}: spec.components[{component}]: {error}",
+            "PackageValues/{}: spec.components[{name}]: {error}",
             snapshot.name()
         ))
     })

@@ -7,7 +7,7 @@ use tenure_api::package::ValuesVersion;
 use tenure_api::package_values::ComponentValues;
 use tenure_api::{Package, PackageValues};
 
-use crate::chart_values::{Effective, Layer, Override, ValuesError};
+use crate::chart_values::{Effective, HelmReference, Layer, Override, Reference, ValuesError};
 
 /// The changes of a PackageValues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,14 +38,22 @@ impl Overrides {
             changes: Override::of(component.values.as_ref(), &component.unset, &component.lists),
         };
         let components = values.spec.components.iter();
+        let mut components: BTreeMap<String, ComponentOverride> = components
+            .map(|(name, component)| (name.clone(), read(component)))
+            .collect();
+        for (index, reference) in values.spec.values_from.iter().enumerate() {
+            let component = components.entry(reference.component.clone());
+            let component = component.or_insert_with(|| read(&ComponentValues::default()));
+            if let Ok(changes) = &mut component.changes {
+                changes.references.push(Reference::of(index, reference));
+            }
+        }
         Self {
             origin: ValuesVersion {
                 generation: values.metadata.generation.unwrap_or_default(),
                 uid: values.metadata.uid.clone().unwrap_or_default(),
             },
-            components: components
-                .map(|(name, component)| (name.clone(), read(component)))
-                .collect(),
+            components,
             ignore_dependencies: values.spec.ignore_dependencies.clone(),
         }
     }
@@ -61,17 +69,26 @@ pub enum ReleaseValues {
 }
 
 impl ReleaseValues {
-    /// Returns the values of the HelmRelease; nothing if it has none.
+    /// Returns the inline values of the HelmRelease; nothing if it has none.
     #[must_use]
-    pub fn into_values(self) -> Option<Map<String, Value>> {
+    pub fn inline(&self) -> Option<&Map<String, Value>> {
         match self {
-            Self::Unchanged(values) => values,
-            Self::Changed(effective) => Some(effective.values),
+            Self::Unchanged(values) => values.as_ref(),
+            Self::Changed(effective) => Some(&effective.values),
+        }
+    }
+
+    /// Returns the values that helm-controller reads from other objects.
+    #[must_use]
+    pub fn references(&self) -> &[HelmReference] {
+        match self {
+            Self::Unchanged(_) => &[],
+            Self::Changed(effective) => &effective.references,
         }
     }
 }
 
-/// Lays the changes of a component over its values in the Package.
+/// Lays the changes of a component over its values in the Package. `namespace` is that of the release, if it is known.
 ///
 /// # Errors
 /// With the path of the value that is invalid. The HelmRelease stays as it is then.
@@ -79,6 +96,7 @@ pub fn merge_values(
     package: &Package,
     overrides: Option<&Overrides>,
     component: &str,
+    namespace: Option<&str>,
 ) -> Result<ReleaseValues, ValuesError> {
     let own = package.spec.components.get(component);
     let own = own.and_then(|own| own.values.as_ref());
@@ -88,6 +106,11 @@ pub fn merge_values(
     let changes = change.changes.as_ref().map_err(Clone::clone)?;
     if changes.is_empty() {
         return Ok(ReleaseValues::Unchanged(own.cloned()));
+    }
+    if let Some(namespace) = namespace {
+        for reference in &changes.references {
+            reference.check_namespace(namespace)?;
+        }
     }
     let layer = own.map_or_else(|| Ok(Layer::default()), Layer::of)?;
     Ok(ReleaseValues::Changed(changes.apply(&layer, &layer)?))

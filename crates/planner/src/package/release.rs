@@ -7,7 +7,9 @@ use tenure_api::package::{PACKAGE_LABEL, PLATFORM_VALUES, PRIVILEGED_LABEL, SKIP
 use tenure_api::package_source::{ComponentInstall, WAIT_STRATEGIES};
 use tenure_api::{Package, PackageSource};
 
+use super::overrides::ReleaseValues;
 use super::selection::{Component, HELM_GROUP, HELM_VERSION, ReleaseName, Selection};
+use crate::chart_values::HelmReference;
 use crate::package_settings::Settings;
 use crate::package_source::name_artifact;
 use crate::recorded_objects::OwnKeys;
@@ -25,7 +27,7 @@ pub(super) fn make_release(
     component: &Component<'_>,
     settings: &Settings,
     awaited: &[ReleaseName],
-    values: Option<&Map<String, Value>>,
+    values: &ReleaseValues,
 ) -> Value {
     let install = component.install;
     let mut labels = Map::new();
@@ -65,10 +67,15 @@ pub(super) fn make_release(
         let entry = |release: &ReleaseName| json!({ "name": release.name, "namespace": release.namespace });
         set("dependsOn", awaited.iter().map(entry).collect());
     }
+    let mut values_from = Vec::new();
     if !skips_platform_values(selection.source) {
-        set("valuesFrom", json!([{ "kind": "Secret", "name": PLATFORM_VALUES }]));
+        values_from.push(json!({ "kind": "Secret", "name": PLATFORM_VALUES }));
     }
-    if let Some(values) = values {
+    values_from.extend(values.references().iter().map(write_reference));
+    if !values_from.is_empty() {
+        set("valuesFrom", Value::Array(values_from));
+    }
+    if let Some(values) = values.inline() {
         set("values", Value::Object(values.clone()));
     }
     json!({
@@ -77,6 +84,24 @@ pub(super) fn make_release(
         "metadata": metadata,
         "spec": spec,
     })
+}
+
+/// Writes a value that helm-controller reads. Without `literal`, it would read a text such as `a,b` or `1` as `helm --set` does.
+fn write_reference(reference: &HelmReference) -> Value {
+    json!({
+        "kind": reference.kind, "name": reference.name, "valuesKey": reference.key,
+        "targetPath": reference.target_path, "literal": true,
+    })
+}
+
+/// Checks whether the server's definition of HelmReleases is older than `literal`.
+pub(super) fn lacks_literal(live: &Value, planned: &Value) -> bool {
+    let list = |object: &Value| {
+        let entries = object.pointer("/spec/valuesFrom").and_then(Value::as_array);
+        let entries = entries.into_iter().flatten();
+        entries.filter(|entry| entry.get("literal").is_some()).count()
+    };
+    list(live) < list(planned)
 }
 
 fn make_chart_reference(selection: &Selection<'_>, component: &Component<'_>, settings: &Settings) -> Value {

@@ -13,7 +13,7 @@ use tenure_api::{ObjectId, ObjectView, digest::digest_value, reason};
 
 use super::desired::{Desired, DesiredRelease};
 use super::records::{self, Records};
-use super::release::OWN_KEYS;
+use super::release::{OWN_KEYS, lacks_literal};
 use super::selection::{HELM_VERSION, Problem};
 use super::{Plan, PutBack, SettledWrite, Snapshot, namespaces, removal, status};
 use crate::answer::{DeleteAnswer, Failure, Live};
@@ -381,6 +381,17 @@ impl Work<'_> {
         let settled = self.plan.memory.settled.get(id);
         let is_by_others = settled.is_some_and(|settled| settled.planned == digest);
         let is_settled = is_by_others && settled.is_some_and(|settled| settled.stored == digest_stored(live));
+        if is_settled && lacks_literal(live, planned) {
+            let message = format!(
+                "{}: the definition of HelmReleases drops spec.valuesFrom[].literal, so a value from a Secret or ConfigMap is read as helm --set reads it: \
+                 install helm-controller 1.6 or later",
+                id.subject()
+            );
+            self.report(
+                id.subject(),
+                Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
+            );
+        }
         if is_settled || self.snapshot.attempt.has_written(id) {
             return;
         }

@@ -36,7 +36,8 @@ pub(super) fn merge(package: &Package, overrides: &Overrides, selection: &Select
             .components
             .iter()
             .find(|component| component.spec.name == *name);
-        match (component, merge_values(package, Some(overrides), name)) {
+        let namespace = component.map(|component| component.release.namespace.as_str());
+        match (component, merge_values(package, Some(overrides), name, namespace)) {
             (_, Err(error)) => invalid.push(format!("spec.components[{}]: {error}", text::visible_line(name))),
             (None, Ok(_)) => missing.push(name.clone()),
             (Some(component), Ok(ReleaseValues::Changed(effective))) if component.is_enabled => {

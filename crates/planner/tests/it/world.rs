@@ -29,6 +29,8 @@ pub(crate) struct Refusal {
 pub(crate) struct World {
     objects: BTreeMap<ObjectId, Stored>,
     pub(crate) refusals: Vec<Refusal>,
+    /// Whether the definition of HelmReleases is older than `spec.valuesFrom[].literal`.
+    pub(crate) drops_literals: bool,
     /// Kinds that are not served.
     pub(crate) unknown_kinds: Vec<String>,
     version: u64,
@@ -151,6 +153,15 @@ impl World {
             return fail(409, Reason::Conflict, "has been modified");
         }
         let before = std::mem::replace(&mut stored.value, object.0.clone());
+        if self.drops_literals {
+            let entries = stored
+                .value
+                .pointer_mut("/spec/valuesFrom")
+                .and_then(Value::as_array_mut);
+            for entry in entries.into_iter().flatten() {
+                entry.as_object_mut().unwrap().remove("literal");
+            }
+        }
         stored.value["metadata"]["generation"] = before["metadata"]["generation"].clone();
         if let Some(status) = before.get("status") {
             stored.value["status"] = status.clone();

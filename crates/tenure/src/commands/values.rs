@@ -75,7 +75,8 @@ impl Values {
                 Some(namespace) => layers.read_platform_keys(&client, namespace).await,
                 None => Vec::new(),
             };
-            let found = list_values(&layers.package, layers.values.as_ref(), &platform, component);
+            let values = layers.values.as_ref();
+            let found = list_values(&layers.package, values, &platform, component, namespace.as_deref());
             match found {
                 Ok(found) => drop(merged.insert(component.clone(), found)),
                 Err(error) => layers.notes.push(format!(
@@ -158,7 +159,9 @@ impl Values {
             .find(|variant| variant.name == wanted);
         let mut known: BTreeMap<String, Option<String>> = BTreeMap::new();
         let changed = layers.values.iter().flat_map(|values| values.spec.components.keys());
-        for name in layers.package.spec.components.keys().chain(changed) {
+        let referring = layers.values.iter().flat_map(|values| &values.spec.values_from);
+        let referring = referring.map(|reference| &reference.component);
+        for name in layers.package.spec.components.keys().chain(changed).chain(referring) {
             known.insert(name.clone(), None);
         }
         for component in variant.iter().flat_map(|variant| &variant.components) {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::Scene;
 use crate::packages::{
-    ACCOUNT, HELM_RELEASE, NAMESPACE, PACKAGE, PACKAGE_SOURCE, clear, package, prepare, recorded, source,
+    ACCOUNT, HELM_RELEASE, NAMESPACE, PACKAGE, PACKAGE_SOURCE, PACKAGE_VALUES, clear, package, prepare, recorded,
+    source,
 };
 use crate::stage::{KUSTOMIZATION, Stage, condition};
 
@@ -209,4 +210,98 @@ async fn tenant_writes_no_package() {
     }
     clear(stage, &[], &[]).await;
     scene.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn value_reference_needs_right_to_read() {
+    let stage = Stage::set_packaging("attacks-p-e", ACCOUNT).await.planting(&[]).await;
+    let (name, own) = ("attacks-p-e.app", "attacks-p-e");
+    for object in grant_values_but_no_secrets(own) {
+        stage.admin.apply(object).await.unwrap();
+    }
+    let editor = stage.bearing(own, "editor").await;
+    let write = |references: Value, label: &str| {
+        let object = json!({
+            "apiVersion": PACKAGE_VALUES.0, "kind": PACKAGE_VALUES.1, "metadata": { "name": name, "labels": { "x": label } },
+            "spec": { "components": { "app": { "values": { "a": 1 } } }, "valuesFrom": references }
+        });
+        let editor = &editor;
+        async move { editor.apply(object).await }
+    };
+    let refer = |kind: &str, namespace: &str, object: &str, key: &str| json!({ "component": "app", "path": format!("/{object}"), "kind": kind, "namespace": namespace, "name": object, "key": key });
+    // The controls: values without references, and a reference to the Secret that the editor may read.
+    write(json!([]), "a").await.unwrap();
+    let allowed = refer("Secret", own, "readable", "password");
+    write(json!([allowed]), "a").await.unwrap();
+    let refused = [
+        refer("Secret", own, "other", "password"),
+        refer("Secret", "kube-system", "readable", "password"),
+        refer("ConfigMap", own, "readable", "password"),
+    ];
+    for reference in &refused {
+        for references in [json!([reference]), json!([allowed, reference])] {
+            let error = write(references, "a").await.unwrap_err().to_string();
+            assert!(
+                error.contains("(value-references)") && error.contains("may not get"),
+                "{error}"
+            );
+        }
+    }
+    // Right after all allowed ones, and in a new object.
+    let many = |last: &Value| {
+        let allowed = (0..15).map(|index| refer("Secret", own, "readable", &format!("k{index}")));
+        Value::Array(allowed.chain([last.clone()]).collect())
+    };
+    write(many(&allowed), "a").await.unwrap();
+    let error = write(many(&refused[0]), "a").await.unwrap_err().to_string();
+    assert!(error.contains("(value-references)"), "{error}");
+    stage.admin.delete(PACKAGE_VALUES, ("", name)).await.unwrap();
+    let error = write(json!([refused[0]]), "a").await.unwrap_err().to_string();
+    assert!(error.contains("(value-references)"), "{error}");
+    // A reference of an administrator stays while the editor changes something else, and gets no other key from the editor.
+    let administered = json!({
+        "apiVersion": PACKAGE_VALUES.0, "kind": PACKAGE_VALUES.1, "metadata": { "name": name },
+        "spec": { "valuesFrom": [refused[0]] }
+    });
+    stage.admin.apply(administered).await.unwrap();
+    let labelled =
+        json!({ "metadata": { "labels": { "x": "b" } }, "spec": { "components": { "app": { "enabled": true } } } });
+    editor.patch(PACKAGE_VALUES, ("", name), labelled).await.unwrap();
+    let mut other = refused[0].clone();
+    other["path"] = json!("/shown");
+    let moved = json!({ "spec": { "valuesFrom": [other] } });
+    let error = editor
+        .patch(PACKAGE_VALUES, ("", name), moved)
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("(value-references)"), "{error}");
+    stage.admin.delete(PACKAGE_VALUES, ("", name)).await.unwrap();
+    stage.shut_down().await;
+}
+
+/// Lists the objects that let the account `editor` of a namespace write PackageValues, and read one Secret.
+fn grant_values_but_no_secrets(namespace: &str) -> [Value; 5] {
+    let subjects = json!([{ "kind": "ServiceAccount", "name": "editor", "namespace": namespace }]);
+    let (group, cluster_role) = ("rbac.authorization.k8s.io", format!("{namespace}-editor"));
+    let version = format!("{group}/v1");
+    [
+        json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "editor", "namespace": namespace } }),
+        json!({
+            "apiVersion": version, "kind": "ClusterRole", "metadata": { "name": cluster_role },
+            "rules": [{ "apiGroups": ["cozystack.io"], "resources": ["packagevalues"], "verbs": ["get", "create", "patch", "update"] }]
+        }),
+        json!({
+            "apiVersion": version, "kind": "ClusterRoleBinding", "metadata": { "name": cluster_role },
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": cluster_role }, "subjects": subjects
+        }),
+        json!({
+            "apiVersion": version, "kind": "Role", "metadata": { "name": "reads-one", "namespace": namespace },
+            "rules": [{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["readable"], "verbs": ["get"] }]
+        }),
+        json!({
+            "apiVersion": version, "kind": "RoleBinding", "metadata": { "name": "reads-one", "namespace": namespace },
+            "roleRef": { "apiGroup": group, "kind": "Role", "name": "reads-one" }, "subjects": subjects
+        }),
+    ]
 }

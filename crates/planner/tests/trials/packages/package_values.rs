@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenure_api::PackageValues;
 use tenure_planner::package_values;
 
@@ -10,8 +10,7 @@ use super::player::Player;
 
 impl Player {
     /// Creates a PackageValues, or changes its spec.
-    pub(super) fn put_values(&mut self, package: &str, components: &Value, ignore_dependencies: &[String]) {
-        let spec = json!({ "components": components, "ignoreDependencies": ignore_dependencies });
+    pub(super) fn put_values(&mut self, package: &str, spec: Value) {
         let spec = serde_json::from_value(spec).unwrap();
         if let Some(values) = self.values.get_mut(package) {
             values.spec = spec;

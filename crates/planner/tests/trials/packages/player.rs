@@ -199,11 +199,17 @@ impl Player {
                 package,
                 components,
                 ignore_dependencies,
+                values_from,
             } => {
                 writeln!(self.account, "# PackageValues of {package}").unwrap();
                 match components {
                     None => drop(self.values.remove(&package)),
-                    Some(components) => self.put_values(&package, &components, &ignore_dependencies),
+                    Some(components) => self.put_values(
+                        &package,
+                        json!({
+                            "components": components, "ignoreDependencies": ignore_dependencies, "valuesFrom": values_from
+                        }),
+                    ),
                 }
                 self.update_index(&package);
                 self.report_values(&package);
@@ -274,6 +280,7 @@ impl Player {
             Act::Allow => self.world.refusals.clear(),
             Act::DropRecords => self.drops_records = true,
             Act::StoreRecords => self.drops_records = false,
+            Act::DropLiterals => self.world.drops_literals = true,
             Act::Crash => {
                 writeln!(self.account, "# the process dies").unwrap();
                 self.process += 1;

@@ -63,6 +63,8 @@ pub(crate) enum Act {
         components: Option<Value>,
         #[serde(default)]
         ignore_dependencies: Vec<String>,
+        #[serde(default)]
+        values_from: Vec<Value>,
     },
     /// The annotation `tenure.dev/allow-deletion`: the digest that the condition names.
     AllowDeletion(String),
@@ -109,6 +111,8 @@ pub(crate) enum Act {
     DropRecords,
     /// The definitions have these fields.
     StoreRecords,
+    /// The definition of HelmReleases is older than `spec.valuesFrom[].literal`.
+    DropLiterals,
     /// The process dies: its memory, the attempts and the random text are lost.
     Crash,
     /// Time passes, in seconds.
