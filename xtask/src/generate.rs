@@ -111,8 +111,9 @@ fn generate_files() -> Result<BTreeMap<PathBuf, String>> {
         listed.push(path);
     }
     files.insert("deploy/kustomization.yaml".into(), write_kustomization(&listed));
-    // In a folder of their own, because Cozystack brings its own.
-    for definition in tenure_api::crds::package_crds()? {
+    // In a folder of their own, because Cozystack and Flux bring their own.
+    let definitions = [tenure_api::crds::package_crds()?, tenure_api::crds::helm_crds()?];
+    for definition in definitions.concat() {
         let path = format!("deploy/packages/{}", tenure_api::crds::file_name(&definition));
         files.insert(path.into(), write_document(&definition));
     }

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::access::{
     AccessProvider, FluxAccess, FluxAccessGrant, FluxAccessRequest, FluxAccessStandingGrant, FluxAccessTarget,
 };
+use crate::helm::{HelmChart, HelmRelease, HelmRepository};
 use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use crate::{
     Alert, ArtifactGenerator, Bucket, Enforcement, ExternalArtifact, GitRepository, Kustomization, OciRepository,
@@ -65,7 +66,8 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
     Ok(crds)
 }
 
-/// Returns the CRDs of the kinds of a platform's packages, ordered by name. They are served, and admission checks writes of them. In a cluster with Cozystack, the CRDs are Cozystack's own: each of Tenure's has a label to tell them apart.
+/// Returns the CRDs of the kinds of a platform's packages, ordered by name. They are served, and admission checks writes of them. In a cluster with Cozystack, the CRDs are
+/// Cozystack's own: each of Tenure's has a label to tell them apart.
 ///
 /// # Errors
 /// As [`crds`].
@@ -75,16 +77,33 @@ pub fn package_crds() -> Result<Vec<Value>, CrdError> {
         complete_definition::<PackageSource>("PackageSource", None)?,
         complete_definition::<PackageValues>("PackageValues", None)?,
     ];
-    for crd in &mut crds {
-        if let Some(metadata) = crd.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("labels".to_owned(), json!({ MANAGED_BY: MANAGED_BY_TENURE }));
-        }
-        // A Package of the default variant needs no other field than its name.
-        if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
-            schema.remove("required");
-        }
-    }
+    crds.iter_mut().for_each(mark_as_optional);
     Ok(crds)
+}
+
+/// Returns the CRDs of the kinds that helm-controller needs for the HelmReleases of Packages, ordered by name. In a cluster with Flux, the CRDs are Flux's own.
+///
+/// # Errors
+/// As [`crds`].
+pub fn helm_crds() -> Result<Vec<Value>, CrdError> {
+    let never = || Some(json!({ "observedGeneration": -1 }));
+    let mut crds = vec![
+        complete_definition::<HelmChart>("HelmChart", never())?,
+        complete_definition::<HelmRelease>("HelmRelease", never())?,
+        complete_definition::<HelmRepository>("HelmRepository", never())?,
+    ];
+    crds.iter_mut().for_each(mark_as_optional);
+    Ok(crds)
+}
+
+/// Marks a CRD as Tenure's, which another product may install in its place. An object needs no other field than its name.
+fn mark_as_optional(crd: &mut Value) {
+    if let Some(metadata) = crd.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("labels".to_owned(), json!({ MANAGED_BY: MANAGED_BY_TENURE }));
+    }
+    if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
+        schema.remove("required");
+    }
 }
 
 /// Returns the CRDs of the kinds for requests and approvals of access to Git and registries, ordered by name. They are among

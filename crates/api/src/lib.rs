@@ -18,6 +18,7 @@ pub mod duration;
 pub mod enforcement;
 pub mod external_artifact;
 pub mod git_repository;
+pub mod helm;
 pub mod installation;
 pub mod inventory;
 pub mod jitter;

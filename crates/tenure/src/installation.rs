@@ -117,7 +117,7 @@ pub(crate) async fn leave_definition_of_tenants(
     Ok(Some(name))
 }
 
-/// Returns the definitions of a platform's packages to install, and the names of those that another product installed, as Cozystack does. The latter stay unchanged,
+/// Returns the definitions of a platform's packages to install, and the names of those that another product installed, as Cozystack and Flux do. The latter stay unchanged,
 /// since their objects are written for them.
 pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<Value>, Vec<String>), Failure> {
     let (mut own, mut others) = (Vec::new(), Vec::new());
@@ -130,9 +130,11 @@ pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<
     Ok((own, others))
 }
 
-/// Returns the definitions of the kinds of a platform's packages.
+/// Returns the definitions of the kinds of a platform's packages, and of helm-controller's kinds.
 pub(crate) fn list_packages() -> Result<Vec<Value>, Failure> {
-    tenure_api::crds::package_crds().map_err(|error| Failure::internal(write_chain(&error)))
+    let packages = tenure_api::crds::package_crds();
+    let helm = packages.and_then(|packages| Ok([packages, tenure_api::crds::helm_crds()?].concat()));
+    helm.map_err(|error| Failure::internal(write_chain(&error)))
 }
 
 /// Returns the account that writes what Packages generate, with its rights, if an administrator named one.

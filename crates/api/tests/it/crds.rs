@@ -1,7 +1,7 @@
 //! The CRDs are structural, and have the shape of Flux's.
 
 use serde_json::{Value, json};
-use tenure_api::crds::{access_crds, crds, file_name, package_crds};
+use tenure_api::crds::{access_crds, crds, file_name, helm_crds, package_crds};
 
 fn crd(kind: &str) -> Value {
     crds()
@@ -37,7 +37,7 @@ fn assert_structural(schema: &Value, path: &str) {
 
 #[test]
 fn every_schema_is_structural() {
-    let all = [crds(), package_crds()];
+    let all = [crds(), package_crds(), helm_crds()];
     for crd in all.into_iter().flat_map(Result::unwrap) {
         assert_structural(
             &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"],

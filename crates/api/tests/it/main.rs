@@ -10,5 +10,6 @@
 )]
 
 mod crds;
+mod helm;
 mod round_trip;
 mod text_forms;

@@ -17,7 +17,7 @@ impl DeletedKinds {
             .installed
             .iter()
             .filter_map(|seen| read_definition(&seen.object));
-        let going = definitions.filter(|(group, _)| is_deleted_group(group, kinds));
+        let going = definitions.filter(|(group, kind)| is_deleted_kind((group, kind), kinds));
         Self(going.map(|(group, kind)| (group.to_owned(), kind.to_owned())).collect())
     }
 
@@ -38,9 +38,13 @@ impl DeletedKinds {
     }
 }
 
-/// Checks whether the kinds of a group are deleted.
-pub(super) fn is_deleted_group(group: &str, kinds: KindChoice) -> bool {
-    kinds == KindChoice::All || (kinds == KindChoice::Own && group == "tenure.dev")
+/// Checks whether a kind is deleted. helm-controller would uninstall the chart of each deleted HelmRelease, so its kinds always stay.
+pub(super) fn is_deleted_kind((group, kind): (&str, &str), kinds: KindChoice) -> bool {
+    match kinds {
+        KindChoice::All => !kind.starts_with("Helm"),
+        KindChoice::Own => group == "tenure.dev",
+        KindChoice::None => false,
+    }
 }
 
 /// Returns the group and the kind that a CustomResourceDefinition defines.

@@ -473,7 +473,7 @@ fn delete_kinds(snapshot: &Snapshot, kinds: KindChoice, plan: &mut Plan) -> Vec<
         let Some((group, kind)) = deletions::read_definition(&seen.object) else {
             continue;
         };
-        if deletions::is_deleted_group(group, kinds) {
+        if deletions::is_deleted_kind((group, kind), kinds) {
             steps.extend(plan_deletion(seen));
             continue;
         }

@@ -69,6 +69,7 @@ pub(super) fn make_snapshot() -> Snapshot {
         make_definition("tenure.dev", "Surface"),
         make_definition("kustomize.toolkit.fluxcd.io", "Kustomization"),
         make_definition("capsule.clastix.io", "Tenant"),
+        make_definition("helm.toolkit.fluxcd.io", "HelmRelease"),
         make_object("ClusterRole", "", TENANT_GITOPS_CLUSTER_ROLE),
         make_object("ClusterRole", "", HOME_OWNER_CLUSTER_ROLE),
         make_object("Namespace", "", PLATFORM_NAMESPACE),
@@ -190,6 +191,9 @@ fn deletion_takes_no_other_objects_along() {
             .any(|step| step.starts_with("Namespace shop: without its owner"));
         assert_eq!(tenants_go, kinds == KindChoice::All);
         assert_eq!(tenants_go, released);
+        let is_about_releases = |line: &String| line.contains("HelmRelease");
+        assert!(!list_lines(&plan).concat().iter().any(is_about_releases));
+        assert!(plan.stays.iter().any(is_about_releases), "{:?}", plan.stays);
         assert!(
             !list_lines(&plan)
                 .concat()
