@@ -4,6 +4,7 @@
 mod access;
 mod admission;
 mod enabled_controllers;
+mod helm_controller;
 mod lanes;
 mod packages;
 
@@ -24,6 +25,7 @@ use crate::roles::cluster_roles;
 pub use admission::{ADMISSION_ROLE, admission};
 pub(crate) use enabled_controllers::ControllerChoice;
 pub use enabled_controllers::is_watched;
+pub use helm_controller::{HELM_CONTROLLER_ACCOUNT, HELM_CONTROLLER_NAMESPACE, helm_controller};
 pub use lanes::lane_pods;
 pub use packages::{PACKAGE_WRITER_ROLE, list_writer};
 

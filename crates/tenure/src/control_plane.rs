@@ -26,6 +26,7 @@ use crate::commands::kube_apiserver::ServerSettings;
 use crate::commands::lane_location::{DEFAULT_OF_UP, LaneRequirements};
 use crate::connect::find_cluster;
 use crate::failure::{Failure, write_chain};
+use crate::helm_controller::HelmController;
 use crate::hook_server::serve_hooks;
 use crate::installation::SharedParts;
 use crate::repositories::{self, Repositories};
@@ -51,6 +52,8 @@ pub(crate) struct Options {
     pub(crate) hook_address: Option<SocketAddr>,
     /// The settings for serving artifacts.
     pub(crate) artifacts: ArtifactSettings,
+    /// The program of helm-controller, if one is run.
+    pub(crate) helm_controller: Option<PathBuf>,
     /// The settings of the controllers.
     pub(crate) controllers: ControllerSettings,
 }
@@ -70,6 +73,7 @@ pub(crate) struct ControlPlane {
     repositories: Repositories,
     /// The base URL of artifacts.
     artifact_base: Option<ArtifactBase>,
+    helm_controller: Option<HelmController>,
 }
 
 impl ControlPlane {
@@ -113,6 +117,9 @@ impl ControlPlane {
             let admin = kube::Client::new(server.admin_service(), "default");
             let installation = Installation::new(admin, identity::use_for_installation());
             installation::apply(&installation, &options.controllers).await?;
+            if options.helm_controller.is_some() {
+                installation::apply_helm_account(&installation).await?;
+            }
         }
         // The kubeconfig names the listener, so the listener comes first.
         let artifact_listeners = match options.bare {
@@ -164,7 +171,11 @@ impl ControlPlane {
                 ended,
             )?)
         };
+        let url = format!("https://{}", find_nearest(bound));
+        let program = options.helm_controller.as_deref();
+        let helm_controller = program.map(|program| HelmController::start(program, &options.data, &url, &server));
         Ok(Self {
+            helm_controller: helm_controller.transpose()?,
             server,
             address,
             near: find_nearest(bound),
@@ -242,6 +253,9 @@ impl ControlPlane {
 
     /// Ends the controllers, then the watches, then the server.
     pub(crate) async fn stop(self) {
+        if let Some(helm_controller) = self.helm_controller {
+            helm_controller.stop().await;
+        }
         self.shutdown.cancel();
         if let Some(controlling) = self.controlling {
             let _ended = controlling.await;

@@ -63,6 +63,11 @@ pub(crate) async fn apply(installation: &Installation, settings: &ControllerSett
     Ok(())
 }
 
+/// Applies the account of a helm-controller that this program starts.
+pub(crate) async fn apply_helm_account(installation: &Installation) -> Result<(), Failure> {
+    apply_in_order(installation, &tenure_api::installation::helm_controller(), |_| {}).await
+}
+
 /// Returns the objects of an installation, for the enabled controllers of the main instance and of these shards. The policies that bound Tenure's accounts treat
 /// `protected_namespaces` as protected.
 pub(crate) fn list_objects(

@@ -25,6 +25,7 @@ mod connection_failure;
 mod control_plane;
 mod failure;
 mod health_server;
+mod helm_controller;
 mod hook_server;
 mod in_cluster_config;
 mod inspection;
@@ -142,6 +143,9 @@ enum Command {
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Lane(commands::lane::Lane),
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Confined(commands::confined::Confined),
     #[command(hide = true)]
     Man(commands::man::Man),
     #[command(hide = true)]
@@ -191,6 +195,8 @@ fn main() -> ExitCode {
             log.finish();
             code
         }
+        #[cfg(target_os = "linux")]
+        Command::Confined(confined) => Err(confined.become_program()),
         command => {
             // The one TLS provider of the program, chosen before anything can open a connection.
             let _already_chosen = rustls::crypto::ring::default_provider().install_default();
@@ -231,6 +237,8 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Diff(diff) => block_on(diff.run()),
         #[cfg(target_os = "linux")]
         Command::Lane(lane) => block_on(lane.run_in_pod()),
+        #[cfg(target_os = "linux")]
+        Command::Confined(confined) => Err(confined.become_program()),
         Command::Version(version) => version.run(),
         Command::Completion(completion) => completion.run(),
         Command::Man(man) => man.run(<Arguments as clap::CommandFactory>::command()),

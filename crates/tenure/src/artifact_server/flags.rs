@@ -43,6 +43,9 @@ pub(crate) struct Flags {
     artifact_url: Option<ArtifactBase>,
 }
 
+/// The port on loopback for a helm-controller that this program starts. Flux's source-controller serves artifacts there, too.
+const OPEN_PORT: u16 = 9790;
+
 /// The values of the flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArtifactSettings {
@@ -102,6 +105,12 @@ impl Flags {
 }
 
 impl ArtifactSettings {
+    /// Serves artifacts on loopback without authentication, unless such an address is set.
+    pub(crate) fn open_on_loopback(&mut self) {
+        self.open
+            .get_or_insert(SocketAddr::from((Ipv4Addr::LOCALHOST, OPEN_PORT)));
+    }
+
     /// Whether artifacts are served.
     pub(crate) fn is_on(&self) -> bool {
         self.proven.is_some() || self.open.is_some()

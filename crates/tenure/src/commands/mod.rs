@@ -10,6 +10,8 @@ pub(crate) mod budgets;
 pub(crate) mod build;
 pub(crate) mod check;
 pub(crate) mod completion;
+#[cfg(target_os = "linux")]
+pub(crate) mod confined;
 pub(crate) mod controllers;
 pub(crate) mod create;
 pub(crate) mod customizer;

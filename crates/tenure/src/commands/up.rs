@@ -45,6 +45,11 @@ pub(crate) struct Up {
     /// Address at which Git hosts and registries call Receivers, over plain HTTP. A port alone means every address. Unset: no such requests are accepted.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address, conflicts_with = "bare")]
     hook_address: Option<SocketAddr>,
+    /// Program of Flux's helm-controller to run beside the controllers, for the HelmReleases of Packages. It is confined, and started again when it ends.
+    ///
+    /// It acts as ServiceAccount helm-controller of flux-system, an administrator. Without --artifact-open-address, it takes charts from port 9790 of loopback.
+    #[arg(long, value_name = "FILE", conflicts_with = "bare")]
+    helm_controller: Option<PathBuf>,
     #[command(flatten)]
     artifacts: artifact_server::Flags,
     #[command(flatten)]
@@ -75,7 +80,13 @@ impl Up {
             return Err(Failure::usage("--policies: this API server checks every write itself")
                 .hint("leave it out; it is for tenure run"));
         }
-        let artifacts = self.artifacts.read_settings()?;
+        let mut artifacts = self.artifacts.read_settings()?;
+        if self.helm_controller.is_some() {
+            if cfg!(not(target_os = "linux")) {
+                return Err(Failure::usage("--helm-controller: only Linux can confine it").hint("start it beside"));
+            }
+            artifacts.open_on_loopback();
+        }
         if self.bare && artifacts.is_on() {
             return Err(
                 Failure::usage("--bare: without controllers there are no artifacts to serve")
@@ -89,6 +100,7 @@ impl Up {
             repository_port: self.repository_port,
             hook_address: self.hook_address,
             artifacts,
+            helm_controller: self.helm_controller,
             bare: self.bare,
             settings,
             address: SocketAddr::new(self.bind, self.port),

@@ -44,6 +44,18 @@ const READ: [&str; 8] = [
     "/usr/share/pki",
 ];
 
+/// The readable files of another program besides those of [`READ`]: the resolution of names, time zones, and the libraries of a program that is not linked statically.
+const READ_BY_PROGRAM: [&str; 5] = [
+    "/etc/hosts",
+    "/etc/nsswitch.conf",
+    "/etc/resolv.conf",
+    "/etc/ld.so.cache",
+    "/usr/share/zoneinfo",
+];
+
+/// The folders of libraries, whose files a program may run.
+const LIBRARIES: [&str; 4] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"];
+
 /// Ends this process when its parent ends for any reason. On systems without this signal, the closed line ends the process.
 pub(crate) fn die_with_parent() {
     let _the_line_tells_it = prctl::set_pdeathsig(Signal::SIGKILL);
@@ -88,8 +100,23 @@ impl Confinement {
     /// Applies every limit except that of system calls. Only the working directory stays open.
     pub(crate) fn enter(bounds: Bounds) -> Self {
         let mut gaps = apply_limits(bounds);
-        gaps.extend(close_the_rest(Path::new(".")));
+        gaps.extend(close_the_rest(Path::new("."), None));
         Self { gaps }
+    }
+
+    /// Applies the limits of another program, which this process becomes. The program opens connections itself, so no system call is refused.
+    pub(crate) fn enter_for_program(memory: u64, program: &Path) -> Self {
+        let mut gaps = apply_limits(Bounds {
+            memory,
+            has_own_user: false,
+        });
+        gaps.extend(close_the_rest(Path::new("."), Some(program)));
+        Self { gaps }
+    }
+
+    /// Returns the missing limits in words.
+    pub(crate) fn list_gaps(self) -> Vec<String> {
+        self.gaps
     }
 
     /// Refuses every system call that a lane does not need, on all threads. The runtime's sockets and instances of epoll must exist already.
@@ -133,13 +160,13 @@ fn apply_limits(bounds: Bounds) -> Vec<String> {
     set.flatten().collect()
 }
 
-/// Denies this thread and its children all files outside `folder`, and the memory of other processes.
-fn close_the_rest(folder: &Path) -> Vec<String> {
+/// Denies this thread and its children all files outside `folder`, and the memory of other processes. Only `program` can be run, with its libraries.
+fn close_the_rest(folder: &Path, program: Option<&Path>) -> Vec<String> {
     let mut gaps = Vec::new();
     if let Err(error) = prctl::set_no_new_privs() {
         gaps.push(format!("a program that it starts could gain privileges: {error}"));
     }
-    let is_whole = match close_files(folder) {
+    let is_whole = match close_files(folder, program) {
         Ok(RulesetStatus::FullyEnforced) => true,
         Ok(RulesetStatus::PartiallyEnforced) => {
             // The rules about files are as old as Landlock.
@@ -162,8 +189,8 @@ fn close_the_rest(folder: &Path) -> Vec<String> {
     gaps
 }
 
-/// Denies all files with Landlock, except writes in one folder and reads of certificate authorities.
-fn close_files(folder: &Path) -> Result<RulesetStatus, RulesetError> {
+/// Denies all files with Landlock, except writes in one folder, reads of certificate authorities, and what a program needs to run.
+fn close_files(folder: &Path, program: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
     let mut read: Vec<std::path::PathBuf> = READ.iter().map(std::path::PathBuf::from).collect();
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
         .into_iter()
@@ -180,7 +207,12 @@ fn close_files(folder: &Path) -> Result<RulesetStatus, RulesetError> {
         Err(_) => ruleset,
     };
     let files = AccessFs::from_read(RULES) & !AccessFs::Execute;
-    let ruleset = ruleset.add_rules(path_beneath_rules(read, files))?;
+    let mut ruleset = ruleset.add_rules(path_beneath_rules(read, files))?;
+    if let Some(program) = program {
+        ruleset = ruleset.add_rules(path_beneath_rules(READ_BY_PROGRAM, files))?;
+        let run = LIBRARIES.iter().map(Path::new).chain([program]);
+        ruleset = ruleset.add_rules(path_beneath_rules(run, AccessFs::from_read(RULES)))?;
+    }
     Ok(ruleset.restrict_self()?.ruleset)
 }
 
@@ -218,7 +250,7 @@ mod tests {
         datagrams.connect(datagrams.local_addr().unwrap()).unwrap();
         let confined = std::thread::spawn(move || {
             let (line, _peer) = UnixStream::pair().unwrap();
-            let mut gaps = close_the_rest(&own);
+            let mut gaps = close_the_rest(&own, None);
             let filters = CallFilters::compile(std::process::id(), ERRORS);
             let refusing = filters.and_then(|filters| {
                 // Only for this thread.

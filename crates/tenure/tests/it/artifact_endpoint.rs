@@ -78,6 +78,7 @@ impl Admin {
         let plural = match text("/kind") {
             "GitRepository" => "gitrepositories".to_owned(),
             "OCIRepository" => "ocirepositories".to_owned(),
+            "PackageValues" => "packagevalues".to_owned(),
             kind => format!("{}s", kind.to_lowercase()),
         };
         let resource = ApiResource::from_gvk_with_plural(&kind, &plural);
@@ -95,6 +96,11 @@ impl Admin {
             .patch(&name, &parameters, &Patch::Apply(&object))
             .await;
         applied.unwrap_or_else(|error| panic!("{object:#}: {error}"));
+    }
+
+    pub(crate) async fn delete(&self, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        self.api(object).delete(name, &Default::default()).await.unwrap();
     }
 
     /// Waits for an object's artifact that differs from the previous one.

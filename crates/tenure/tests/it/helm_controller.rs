@@ -1,5 +1,4 @@
-//! Flux's helm-controller beside Tenure: it installs charts from the artifacts that Tenure serves. The test needs `TENURE_BESIDE`, a folder with the program, and its
-//! definitions in `crds`.
+//! Flux's helm-controller beside Tenure: it installs charts from the artifacts that Tenure serves. The tests need `TENURE_BESIDE`, a folder with the program.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -44,19 +43,14 @@ fn release(name: &str, (kind, chart): (&str, &str)) -> Value {
     })
 }
 
-/// Installs the kinds that only helm-controller has.
-async fn install_kinds(admin: &Admin, folder: &Path) {
-    for name in [
-        "helm.toolkit.fluxcd.io_helmreleases",
-        "source.toolkit.fluxcd.io_helmcharts",
-        "source.toolkit.fluxcd.io_helmrepositories",
-    ] {
-        let text = std::fs::read_to_string(folder.join(format!("crds/{name}.yaml"))).unwrap();
-        let found = kustomize::read_manifests(name, &text, &kustomize::Limits::default()).unwrap();
-        for manifest in found {
-            admin.apply(manifest.object).await;
-        }
+/// Returns the program of helm-controller, if `TENURE_BESIDE` names a folder with it.
+fn find_program() -> Option<PathBuf> {
+    let program = std::env::var_os("TENURE_BESIDE").map(|folder| Path::new(&folder).join("helm-controller"));
+    let found = program.filter(|program| program.exists());
+    if found.is_none() {
+        println!("skipped: TENURE_BESIDE names no folder with helm-controller");
     }
+    found
 }
 
 /// Starts the controller for the control plane on `data`, with its log in a file there.
@@ -107,15 +101,7 @@ async fn wait_for(admin: &Admin, data: &Path, name: &str, version: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_real_helm_controller_installs_what_is_served() {
-    let given = std::env::var_os("TENURE_BESIDE").map(PathBuf::from);
-    let is_whole = |folder: &PathBuf| {
-        let definitions = folder.join("crds/helm.toolkit.fluxcd.io_helmreleases.yaml");
-        folder.join("helm-controller").exists() && definitions.exists()
-    };
-    let Some(beside) = given.filter(is_whole) else {
-        println!("skipped: TENURE_BESIDE names no folder with helm-controller, and its definitions in crds");
-        return;
-    };
+    let Some(program) = find_program() else { return };
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let registry = RegistryServer::start().await.unwrap();
@@ -131,7 +117,6 @@ async fn a_real_helm_controller_installs_what_is_served() {
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let _up = Up::start(&data, &flags);
     let admin = Admin(client(&data).await);
-    install_kinds(&admin, &beside).await;
     admin.make_namespace("blue").await;
     registry.push("charts/greeting", "1.0.0", &make_chart("1.0.0"));
     let repository = git.create("app").await.unwrap();
@@ -165,7 +150,7 @@ async fn a_real_helm_controller_installs_what_is_served() {
         .await;
     admin.apply(release("greeting", ("OCIRepository", "greeting"))).await;
     admin.apply(release("made", ("ExternalArtifact", "made"))).await;
-    let _controller = start(&beside.join("helm-controller"), &data);
+    let _controller = start(&program, &data);
     wait_for(&admin, &data, "greeting", "1.0.0").await;
     wait_for(&admin, &data, "made", "0.1.0").await;
     // A pushed chart causes an upgrade.
@@ -177,4 +162,129 @@ async fn a_real_helm_controller_installs_what_is_served() {
         .await
         .unwrap();
     wait_for(&admin, &data, "made", "0.2.0").await;
+}
+
+/// The ConfigMap of the chart below shows its values.
+const SHOWN: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shown}\n\
+    data: {password: {{ .Values.password | quote }}, number: {{ .Values.number | quote }}, kind: {{ kindOf .Values.number }}, text: {{ .Values.text }}}\n";
+/// A text with every letter that has a meaning for `helm --set`.
+const PASSWORD: &str = r"a,b=c\d.e[0]{f}, '1' ";
+
+/// Returns the values that the chart shows, when they are as expected.
+async fn wait_for_shown(admin: &Admin, up: &str, expected: &Value) {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "charted"}});
+    let maps = admin.api(&map);
+    let read = || async {
+        let found = maps.get_opt("shown").await.map_err(|error| error.to_string())?;
+        let data = found.map(|found| found.data["data"].clone()).unwrap_or_default();
+        (data == *expected)
+            .then_some(())
+            .ok_or_else(|| format!("{up}: {data:#}"))
+    };
+    eventually(3 * SOON, read).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn supervised_helm_controller_installs_packages() {
+    let Some(program) = find_program() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (data, charts) = (folder.path().join("data"), folder.path().join("charts"));
+    for (path, text) in [
+        ("packages/app/Chart.yaml", write_chart("app", "0.1.0").as_str()),
+        (
+            "packages/app/values.yaml",
+            "text: of-the-chart\nnumber: 0\npassword: \"\"\n",
+        ),
+        ("packages/app/templates/map.yaml", SHOWN),
+    ] {
+        let path = charts.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let port = reserve_port();
+    let flags = [
+        format!("--helm-controller={}", program.display()),
+        format!("--artifact-open-address={port}"),
+        format!("--repository=charts={}", charts.display()),
+        "--repository-port=0".to_owned(),
+        "--packages-service-account=packages".to_owned(),
+        "--allow-reference=cozy-system=tenure-system/GitRepository/charts".to_owned(),
+    ];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let (up, lines) = Up::start_telling(&data, &flags, 3);
+    let url = lines[2].strip_prefix("repository ").unwrap();
+    let admin = Admin(client(&data).await);
+    let package = |kind: &str, spec: Value| {
+        let skips = json!({"operator.cozystack.io/skip-cozystack-values": "true"});
+        json!({
+            "apiVersion": "cozystack.io/v1alpha1", "kind": kind, "metadata": {"name": "example.app", "annotations": skips}, "spec": spec
+        })
+    };
+    admin
+        .apply(json!({
+            "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"namespace": "tenure-system", "name": "charts"},
+            "spec": {"url": url, "ref": {"branch": "main"}, "interval": "1s"}
+        }))
+        .await;
+    let source = json!({"kind": "GitRepository", "name": "charts", "namespace": "tenure-system"});
+    let component = json!({"name": "app", "path": "app", "install": {"namespace": "charted"}});
+    let variant = json!({"name": "default", "components": [component]});
+    admin
+        .apply(package(
+            "PackageSource",
+            json!({"sourceRef": source, "variants": [variant]}),
+        ))
+        .await;
+    let values = json!({"password": "clear", "number": 1});
+    admin
+        .apply(package("Package", json!({"components": {"app": {"values": values}}})))
+        .await;
+    let shown = |password: &str, number: &str, kind: &str, text: &str| json!({"password": password, "number": number, "kind": kind, "text": text});
+    wait_for_shown(&admin, "installed", &shown("clear", "1", "float64", "of-the-chart")).await;
+    // Values of a PackageValues: one inline, and two from a Secret, which stay the texts that they are.
+    admin
+        .apply(json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "charted", "name": "given"},
+            "stringData": {"password": PASSWORD, "number": "1"}
+        }))
+        .await;
+    let refer = |path: &str| json!({"component": "app", "path": path, "kind": "Secret", "namespace": "charted", "name": "given", "key": path});
+    let changes = json!({
+        "components": {"app": {"values": {"text": "changed"}}}, "valuesFrom": [refer("password"), refer("number")]
+    });
+    admin.apply(package("PackageValues", changes)).await;
+    wait_for_shown(&admin, "changed", &shown(PASSWORD, "1", "string", "changed")).await;
+    // Without the PackageValues, the values of the Package come back. The program that does it is another one.
+    let of_ours = |process: &i32| is_confined(*process, &program);
+    let first = list_processes().into_iter().find(of_ours).unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL).unwrap();
+    admin.delete(&package("PackageValues", json!({}))).await;
+    wait_for_shown(&admin, "restored", &shown("clear", "1", "float64", "of-the-chart")).await;
+    assert!(!list_processes().contains(&first), "it was not started again");
+    // It does not outlive the control plane.
+    let second = list_processes().into_iter().find(of_ours).unwrap();
+    up.kill();
+    eventually(SOON, || async { (!of_ours(&second)).then_some(()).ok_or("it runs on") })
+        .await
+        .unwrap();
+}
+
+/// Lists the processes of this machine.
+fn list_processes() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// Checks whether a process is this program, and has closed what it does not need.
+fn is_confined(process: i32, program: &Path) -> bool {
+    let found = std::fs::read_link(format!("/proc/{process}/exe"));
+    if !found.is_ok_and(|found| std::fs::canonicalize(program).is_ok_and(|program| found == program)) {
+        return false;
+    }
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    status
+        .lines()
+        .any(|line| line.split_whitespace().eq(["NoNewPrivs:", "1"]))
 }

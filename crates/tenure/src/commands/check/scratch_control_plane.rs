@@ -54,6 +54,7 @@ impl ScratchControlPlane {
             repositories: Vec::new(),
             repository_port: 0,
             hook_address: None,
+            helm_controller: None,
             artifacts: ArtifactSettings::default(),
             controllers: ControllerSettings::only_tenants()?,
             bare: false,

@@ -84,6 +84,7 @@ impl World {
             repositories: Vec::new(),
             repository_port: 0,
             hook_address: None,
+            helm_controller: None,
             artifacts: ArtifactSettings::default(),
             controllers: ControllerSettings::allow_sources(std::slice::from_ref(&git_address))?,
             bare: false,
