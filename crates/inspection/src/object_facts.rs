@@ -20,14 +20,18 @@ pub(crate) const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
 pub(crate) const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 pub(crate) const TENURE_GROUP: &str = "tenure.dev";
 /// The groups whose objects a reconciler handles and whose condition Ready reports the result.
-pub(crate) const RECONCILED_GROUPS: [&str; 6] = [
+pub(crate) const RECONCILED_GROUPS: [&str; 8] = [
     KUSTOMIZE_GROUP,
     SOURCE_GROUP,
     "source.extensions.fluxcd.io",
     "notification.toolkit.fluxcd.io",
     TENURE_GROUP,
     "capsule.clastix.io",
+    HELM_GROUP,
+    "cozystack.io",
 ];
+/// The group of HelmReleases.
+pub(crate) const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
 
 /// A fact that has to be read before the answer can be computed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -242,6 +246,14 @@ pub(crate) fn is_kustomization(id: &ObjectId) -> bool {
 
 pub(crate) fn is_surface(id: &ObjectId) -> bool {
     is_kind(id, TENURE_GROUP, "Surface")
+}
+
+pub(crate) fn is_helm_release(id: &ObjectId) -> bool {
+    is_kind(id, HELM_GROUP, "HelmRelease")
+}
+
+pub(crate) fn is_package(id: &ObjectId) -> bool {
+    is_kind(id, "cozystack.io", "Package")
 }
 
 pub(crate) fn is_source(id: &ObjectId) -> bool {

@@ -1,7 +1,7 @@
-//! The results of an object: the inventory of a Kustomization, the objects that a Surface generated, and so on downwards.
+//! The results of an object: the inventory of a Kustomization or HelmRelease, the objects that a Surface or Package generated, and so on downwards.
 //!
 //! The module decides which objects those are, and how each is shown. Objects of another cluster are not looked up in this one. An inventory alone is no proof: an
-//! object whose labels don't name this Kustomization is shown as doubtful.
+//! object whose labels don't name this Kustomization or HelmRelease is shown as doubtful.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,8 +11,8 @@ use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::{inventory, owner};
 
 use crate::object_facts::{
-    DescribedState, Findings, KUSTOMIZE_GROUP, RECONCILED_GROUPS, SOURCE_GROUP, State, find_other_cluster,
-    is_kustomization, is_surface,
+    DescribedState, Findings, HELM_GROUP, KUSTOMIZE_GROUP, RECONCILED_GROUPS, SOURCE_GROUP, State, find_other_cluster,
+    is_helm_release, is_kustomization, is_package, is_surface,
 };
 use tenure_planner::cycle::describe_cycle;
 use tenure_planner::surface::{name_kustomizations, name_repository};
@@ -27,7 +27,7 @@ pub struct Extent {
     pub depth: usize,
     /// The number of objects.
     pub objects: usize,
-    /// Whether only objects with reconcilers are shown: sources, Kustomizations, Surfaces.
+    /// Whether only objects with reconcilers are shown: sources, Kustomizations, Surfaces, HelmReleases.
     pub compact: bool,
 }
 
@@ -95,14 +95,18 @@ struct Child {
 enum ParentProof {
     /// The labels name the Kustomization that applied the child.
     Applied { namespace: String, name: String },
+    /// The labels name the HelmRelease that installed the child.
+    Installed { namespace: String, name: String },
     /// An ownerReference has the uid of the Surface.
     Generated { uid: String },
+    /// The status of the Package has the uid of the child; none while the record is older than the child.
+    Recorded { uid: String },
 }
 
 /// Checks whether objects of this kind can have results.
 #[must_use]
 pub fn has_children(id: &ObjectId) -> bool {
-    is_kustomization(id) || is_surface(id)
+    is_kustomization(id) || is_surface(id) || is_helm_release(id) || is_package(id)
 }
 
 /// Builds the tree below an object, or returns the objects to read first, in the order of the output.
@@ -236,6 +240,15 @@ impl ParentProof {
                 Some((namespace, name)) => format!("its labels say that Kustomization {namespace}/{name} applied it"),
                 None => "its labels don't say that a Kustomization applied it".to_owned(),
             }),
+            Self::Installed { namespace, name } => {
+                let label = |key: &str| view.find_label(&format!("{HELM_GROUP}/{key}"));
+                let is_own = label("name") == Some(name.as_str()) && label("namespace") == Some(namespace.as_str());
+                (!is_own).then(|| "its labels don't say that this HelmRelease installed it".to_owned())
+            }
+            Self::Recorded { uid } => {
+                let is_own = uid.is_empty() || view.read_text("/metadata/uid") == uid;
+                (!is_own).then(|| "it is not the one that the Package created".to_owned())
+            }
             Self::Generated { uid } => {
                 let mut owners = view.list_views("/metadata/ownerReferences");
                 let is_own = owners.any(|owner| owner.read_text("/uid") == uid && !uid.is_empty());
@@ -246,10 +259,22 @@ impl ParentProof {
 }
 
 fn list_children(id: &ObjectId, object: &Value, compact: bool) -> Vec<Child> {
+    let view = ObjectView::new(object);
+    let (namespace, name) = (id.namespace.clone(), id.name.clone());
     let mut children = if is_kustomization(id) {
-        list_applied(id, ObjectView::new(object))
+        list_inventory(view, &|| ParentProof::Applied {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        })
+    } else if is_helm_release(id) {
+        list_inventory(view, &|| ParentProof::Installed {
+            namespace: namespace.clone(),
+            name: name.clone(),
+        })
     } else if is_surface(id) {
         list_generated(id, object)
+    } else if is_package(id) {
+        list_releases(view)
     } else {
         Vec::new()
     };
@@ -261,9 +286,10 @@ fn list_children(id: &ObjectId, object: &Value, compact: bool) -> Vec<Child> {
     children
 }
 
-fn list_applied(id: &ObjectId, kustomization: ObjectView<'_>) -> Vec<Child> {
-    let elsewhere = find_other_cluster(kustomization);
-    let entries = kustomization.list_views("/status/inventory/entries");
+/// Lists the objects of an inventory, which a Kustomization and a HelmRelease have.
+fn list_inventory(object: ObjectView<'_>, proof: &dyn Fn() -> ParentProof) -> Vec<Child> {
+    let elsewhere = find_other_cluster(object);
+    let entries = object.list_views("/status/inventory/entries");
     entries
         .map(|entry| Child {
             id: entry
@@ -271,9 +297,25 @@ fn list_applied(id: &ObjectId, kustomization: ObjectView<'_>) -> Vec<Child> {
                 .parse()
                 .map_err(|_| entry.read_text("/id").to_owned()),
             elsewhere: elsewhere.clone(),
-            proof: ParentProof::Applied {
-                namespace: id.namespace.clone(),
-                name: id.name.clone(),
+            proof: proof(),
+        })
+        .collect()
+}
+
+/// Lists the HelmReleases that the status of a Package records.
+fn list_releases(package: ObjectView<'_>) -> Vec<Child> {
+    let releases = package.list_views("/status/releases");
+    releases
+        .map(|release| Child {
+            id: Ok(ObjectId {
+                namespace: release.read_text("/namespace").to_owned(),
+                name: release.read_text("/name").to_owned(),
+                group: HELM_GROUP.to_owned(),
+                kind: "HelmRelease".to_owned(),
+            }),
+            elsewhere: None,
+            proof: ParentProof::Recorded {
+                uid: release.read_text("/uid").to_owned(),
             },
         })
         .collect()
@@ -384,6 +426,50 @@ mod tests {
         let mut lines = Vec::new();
         write(&build_stepwise(root, all, extent).0, 0, &mut lines);
         lines
+    }
+
+    #[test]
+    fn tree_of_package_shows_its_releases_and_their_objects() {
+        let release = |name: &str, uid: &str| json!({"component": name, "namespace": "a", "name": name, "uid": uid});
+        let helm_release = |name: &str, uid: &str, entries: Value| {
+            let object = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+                "metadata": {"name": name, "namespace": "a", "uid": uid}, "spec": {},
+                "status": {"inventory": {"entries": entries}, "conditions": [{"type": "Ready", "status": "True", "reason": "InstallSucceeded", "message": ""}]}});
+            (
+                id(&format!("a_{name}_helm.toolkit.fluxcd.io_HelmRelease")),
+                Live::Present(Object(object)),
+            )
+        };
+        let installed = |name: &str, by: &str| {
+            let labels = json!({"helm.toolkit.fluxcd.io/name": by, "helm.toolkit.fluxcd.io/namespace": "a"});
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "a", "labels": labels}});
+            (id(&format!("a_{name}__ConfigMap")), Live::Present(Object(object)))
+        };
+        let package = json!({"apiVersion": "cozystack.io/v1alpha1", "kind": "Package", "metadata": {"name": "p"}, "spec": {},
+            "status": {"releases": [release("one", "1"), release("two", "2"), release("gone", "")],
+                       "conditions": [{"type": "Ready", "status": "True", "reason": "ReconciliationSucceeded", "message": ""}]}});
+        let all = [
+            (id("_p_cozystack.io_Package"), Live::Present(Object(package))),
+            helm_release(
+                "one",
+                "1",
+                json!([{"id": "a_own__ConfigMap", "v": "v1"}, {"id": "a_other__ConfigMap", "v": "v1"}]),
+            ),
+            helm_release("two", "3", json!([])),
+            installed("own", "one"),
+            installed("other", "two"),
+        ];
+        assert_eq!(
+            describe_tree("_p_cozystack.io_Package", &all, &EXTENT),
+            [
+                "Package/p Ready",
+                "  HelmRelease/a/one Ready",
+                "    ConfigMap/a/own Ready",
+                "    ConfigMap/a/other Ready; its labels don't say that this HelmRelease installed it",
+                "  HelmRelease/a/two Ready; it is not the one that the Package created",
+                "  HelmRelease/a/gone Absent",
+            ]
+        );
     }
 
     const TOP: &str = "a_top_kustomize.toolkit.fluxcd.io_Kustomization";

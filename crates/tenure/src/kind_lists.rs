@@ -16,10 +16,11 @@ pub(crate) const OURS: &[&str] = &[
     "packagesources.cozystack.io",
     "packages.cozystack.io",
     "packagevalues.cozystack.io",
+    "helmreleases.helm.toolkit.fluxcd.io",
 ];
 
 /// The kinds that are reconciled on request and can be suspended.
-pub(crate) const RECONCILED: [(&str, &str); 7] = [
+pub(crate) const RECONCILED: [(&str, &str); 8] = [
     ("source.toolkit.fluxcd.io", "GitRepository"),
     ("source.toolkit.fluxcd.io", "OCIRepository"),
     ("source.toolkit.fluxcd.io", "Bucket"),
@@ -27,6 +28,8 @@ pub(crate) const RECONCILED: [(&str, &str); 7] = [
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     ("notification.toolkit.fluxcd.io", "Receiver"),
     ("tenure.dev", "Surface"),
+    // By helm-controller, which answers in the same fields.
+    ("helm.toolkit.fluxcd.io", "HelmRelease"),
 ];
 
 /// The kinds that can be suspended and have nothing to reconcile, because they react to events.
@@ -38,8 +41,16 @@ pub(crate) const EVENT_DRIVEN: [(&str, &str); 2] = [
 /// The kinds that are reconciled on request and can't be suspended: they have no field for it.
 pub(crate) const NEVER_SUSPENDED: [(&str, &str); 2] = [("cozystack.io", "Package"), ("cozystack.io", "PackageSource")];
 
-/// The kinds with results: `tenure tree` shows these, and `tenure diff` renders them.
-pub(crate) const WITH_RESULTS: [(&str, &str); 2] = [
+/// The kinds that `tenure diff` renders.
+pub(crate) const RENDERED: [(&str, &str); 2] = [
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     ("tenure.dev", "Surface"),
+];
+
+/// The kinds that `tenure tree` begins with.
+pub(crate) const WITH_RESULTS: [(&str, &str); 4] = [
+    ("kustomize.toolkit.fluxcd.io", "Kustomization"),
+    ("tenure.dev", "Surface"),
+    ("cozystack.io", "Package"),
+    ("helm.toolkit.fluxcd.io", "HelmRelease"),
 ];

@@ -9,7 +9,7 @@ use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::Shells;
 
 use crate::connect::{Connect, find_flag};
-use crate::kind_lists::{EVENT_DRIVEN, NEVER_SUSPENDED, OURS, RECONCILED, WITH_RESULTS};
+use crate::kind_lists::{EVENT_DRIVEN, NEVER_SUSPENDED, OURS, RECONCILED, RENDERED, WITH_RESULTS};
 use crate::resources::{self, Resource};
 use crate::{completion_words, failure::Failure, output};
 
@@ -84,7 +84,8 @@ fn accepts_kind(command: &str, resource: &Resource) -> bool {
     match command {
         "reconcile" => RECONCILED.contains(&kind) || NEVER_SUSPENDED.contains(&kind),
         "suspend" | "resume" => RECONCILED.contains(&kind) || EVENT_DRIVEN.contains(&kind),
-        "tree" | "diff" => WITH_RESULTS.contains(&kind),
+        "tree" => WITH_RESULTS.contains(&kind),
+        "diff" => RENDERED.contains(&kind),
         "export" => OURS.contains(&resource.full_name().as_str()),
         _ => true,
     }

@@ -1,4 +1,4 @@
-//! `tenure tree`: the objects of a Kustomization or a Surface, down to the last one, with their states. The module prints the tree, and the planner builds it. Objects
+//! `tenure tree`: the objects of a Kustomization, Surface, Package or HelmRelease, down to the last one, with their states. The module prints the tree, and the planner builds it. Objects
 //! that the user may not read are shown as unreadable.
 
 use std::process::ExitCode;
@@ -13,16 +13,16 @@ use crate::failure::Failure;
 use crate::inspection::{Form, InspectionClient, print_data};
 use crate::output;
 
-/// Show the objects that a Kustomization applied or a Surface generated, as a tree, with the state of each object.
+/// Show the objects that a Kustomization applied, or that a Surface, Package or HelmRelease made, as a tree, with the state of each object.
 ///
 /// The command follows nested Kustomizations. It reads objects with your rights, and shows objects that you may not read as Forbidden. It names objects in
 /// another cluster, and does not read them.
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
-    /// Kustomization or Surface, as KIND NAME or KIND/NAME, such as ks/web.
+    /// Kustomization, Surface, Package or HelmRelease, as KIND NAME or KIND/NAME, such as ks/web.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     object: Vec<String>,
-    /// Show only sources, Kustomizations and Surfaces.
+    /// Show only sources, Kustomizations, Surfaces and HelmReleases.
     #[arg(long)]
     compact: bool,
     /// Number of levels to show, 32 at most.
@@ -53,7 +53,7 @@ impl Tree {
         if !tree::has_children(&id) {
             return Err(
                 Failure::usage(format!("a {} has no results to show", id.kind)).hint(format!(
-                    "a tree begins with a Kustomization or a Surface; tenure trace {}/{}{} goes the other way",
+                    "a tree begins with a Kustomization, Surface, Package or HelmRelease; tenure trace {}/{}{} goes the other way",
                     id.kind.to_lowercase(),
                     id.name,
                     match id.namespace.as_str() {
