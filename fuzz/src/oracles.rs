@@ -107,10 +107,11 @@ pub fn ssh(input: &Accepted, is_accepted: bool) {
     let list = String::from_utf8_lossy(&input.keys);
     let key = ssh_key::PublicKey::from_openssh(list.trim()).expect("a recorded key");
     let mut rest = input.signature.as_slice();
-    // The crate ssh-key reads past a wrong length of the key inside, so only a signature in the form that it writes is compared.
+    // The crate ssh-key reads past a wrong length of the key inside, so only a signature in the form that it writes is compared. It also takes the version 0, which
+    // no program writes.
     let is_written_so = |signature: &SshSig| {
         let mut written = Vec::new();
-        signature.encode(&mut written).is_ok() && written == input.signature
+        signature.version() == 1 && signature.encode(&mut written).is_ok() && written == input.signature
     };
     let other = SshSig::decode(&mut rest).ok().filter(is_written_so);
     let is_good = other.is_some_and(|signature| {

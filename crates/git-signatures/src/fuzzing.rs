@@ -295,4 +295,22 @@ mod tests {
             true
         });
     }
+
+    /// gpg passes over bytes after the numbers of a signature. No program writes any.
+    #[test]
+    fn signature_with_more_bytes_is_refused() {
+        let recorded = Recorded::default();
+        for seed in recorded.openpgp_signature_seeds() {
+            let (object, mut packets) = seed.split_first().unwrap();
+            let packet = openpgp_packets::packet::take_packet(&mut packets).unwrap();
+            let check = |more: &[u8]| {
+                let body = [packet.body.as_slice(), more].concat();
+                let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+                let framed = [[*object, 0xc2, 255].as_slice(), &length, &body].concat();
+                recorded.check_openpgp_signature(&framed).is_some()
+            };
+            assert!(check(&[]), "the control");
+            assert!(!check(&[0]) && !check(&[0, 1, 1]));
+        }
+    }
 }

@@ -83,6 +83,10 @@ impl Signature {
             27 => Some(Numbers::One(take_bytes(&mut rest, 64)?.to_vec())),
             _ => None,
         };
+        // Bytes after the numbers are in no hash.
+        if numbers.is_some() && !rest.is_empty() {
+            return None;
+        }
         let mut signature = Self {
             kind,
             algorithm,
