@@ -57,6 +57,7 @@ use std::sync::Arc;
 pub use change::Change;
 pub use collision::{HostClaim, HostLedger, HostPart};
 pub use identity_overlap::MOST_OVERLAP_QUESTIONS;
+pub use package::{CHART_ANNOTATIONS, CHART_LABELS, CHART_MANAGERS};
 pub use request::{Actor, Operation, Request, RequestError, Resource};
 use serde_json::Value;
 pub use tenure_tenancy::rights::Question;

@@ -27,17 +27,17 @@ pub(super) const PLATFORM_PREFIX: &str = "cozystack.";
 /// The source of the platform's charts: namespace and name.
 pub(super) const SUPPLY: (&str, &str) = (SUPPLY_NAMESPACE, SUPPLY_NAME);
 /// The managers under which charts are applied: Flux's, and Helm's itself. Older releases use `Update`.
-pub(super) const CHART_MANAGERS: [&str; 2] = ["helm-controller", "helm"];
+pub const CHART_MANAGERS: [&str; 2] = ["helm-controller", "helm"];
 /// The annotation that keeps an object when its chart is uninstalled.
 pub(super) const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 /// Annotations that only a chart's objects have.
-pub(super) const CHART_ANNOTATIONS: [&str; 3] = [
+pub const CHART_ANNOTATIONS: [&str; 3] = [
     RESOURCE_POLICY,
     "meta.helm.sh/release-name",
     "meta.helm.sh/release-namespace",
 ];
 /// Labels that only a chart's objects have.
-pub(super) const CHART_LABELS: [&str; 2] = ["helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"];
+pub const CHART_LABELS: [&str; 2] = ["helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"];
 /// The field by which the garbage collector finds objects to delete.
 pub(super) const OWNERS: &str = "/metadata/ownerReferences";
 /// Annotations of the sources that every user may set: a request for reconciliation changes nothing

@@ -53,6 +53,7 @@ pub mod oci_repository;
 mod outcome;
 pub mod overlay;
 pub mod package;
+pub mod package_recovery;
 pub mod package_settings;
 pub mod package_source;
 pub mod package_values;
