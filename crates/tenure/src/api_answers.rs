@@ -54,6 +54,11 @@ pub(crate) async fn apply_object(client: &kube::Client, path: &str, body: &Value
     send_as(client, Method::PATCH, "application/apply-patch+yaml", path, body).await
 }
 
+/// Sends a JSON patch.
+pub(crate) async fn patch_object(client: &kube::Client, path: &str, patch: &Value) -> Result<Answer, String> {
+    send_as(client, Method::PATCH, "application/json-patch+json", path, patch).await
+}
+
 async fn send_as(
     client: &kube::Client,
     method: Method,

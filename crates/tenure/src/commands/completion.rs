@@ -57,7 +57,7 @@ async fn complete_words(words: &[String], current: &str) -> Result<Vec<String>, 
         return Ok(names.into_iter().map(|name| format!("{kind}/{name}")).collect());
     }
     let command = words.get(1).map_or("", String::as_str);
-    if command == "values" {
+    if matches!(command, "values" | "recover") {
         let packages = resources::find_resource(&served, "packages.cozystack.io")?;
         return resources::list_names(&client, packages, None).await;
     }

@@ -35,6 +35,7 @@ mod namespace_flags;
 mod package_flags;
 pub(crate) mod reach;
 pub(crate) mod reconcile;
+pub(crate) mod recover;
 pub(crate) mod run;
 pub(crate) mod trace;
 pub(crate) mod tree;

@@ -42,6 +42,7 @@ mod pages;
 #[path = "../it/process.rs"]
 mod process;
 mod reading;
+mod recover;
 mod run;
 #[cfg(target_os = "linux")]
 mod sharding;
