@@ -9,12 +9,27 @@ use crate::tenants::surface_ready;
 
 const PACKAGE: (&str, &str) = ("cozystack.io/v1alpha1", "Package");
 const PLATFORM: &str = "cozystack.customizer-platform";
+const BOOTSTRAPPED: &str = "cozystack.customizer-bootstrapped";
 
 fn write_package(name: &str, values: &str) -> String {
     format!(
         "apiVersion: cozystack.io/v1alpha1\nkind: Package\nmetadata: {{ name: {name} }}\n\
          spec: {{ variant: default, components: {{ platform: {{ values: {values} }} }} }}\n"
     )
+}
+
+/// Creates a Package as `kubectl apply` does without `--server-side`: with the annotation of the applied text, and by a manager that updates.
+async fn apply_client_side(stage: &Stage, mut package: Value) {
+    let name = package["metadata"]["name"].as_str().unwrap().to_owned();
+    package["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = json!(package.to_string());
+    let created = stage.admin.create(package).await.unwrap();
+    let mut entries = created["metadata"]["managedFields"].clone();
+    for entry in entries.as_array_mut().unwrap() {
+        assert_eq!(entry["operation"], "Update");
+        entry["manager"] = json!("kubectl-client-side-apply");
+    }
+    let patch = json!({ "metadata": { "managedFields": entries } });
+    stage.admin.patch(PACKAGE, ("", &name), patch).await.unwrap();
 }
 
 /// A Package that leaves the repository stays in the cluster.
@@ -27,14 +42,22 @@ async fn partial_package_keeps_values_set_by_others() {
             "publishing": { "host": "example.org" }, "bundles": { "iaas": { "enabled": true } },
         } } } },
     });
+    let mut client_side = by_hand.clone();
+    client_side["metadata"]["name"] = json!(BOOTSTRAPPED);
+    apply_client_side(&stage, client_side).await;
     stage.admin.apply_as("kubectl", by_hand).await.unwrap();
     let edit = json!({ "spec": { "components": { "platform": { "values": { "publishing": { "externalIPs": ["192.0.2.1"] } } } } } });
     stage.admin.patch(PACKAGE, ("", PLATFORM), edit).await.unwrap();
 
     let repository = stage.git.create("customizer").await.unwrap();
     let partial = write_package(PLATFORM, "{ bundles: { disabledPackages: [cozystack.other] } }");
+    let bootstrapped = write_package(BOOTSTRAPPED, "{ bundles: { disabledPackages: [cozystack.other] } }");
     let own = write_package("cozystack.customizer-own", "{ size: 1 }");
-    let files = [("platform.yaml", partial.as_str()), ("own.yaml", own.as_str())];
+    let files = [
+        ("platform.yaml", partial.as_str()),
+        ("bootstrapped.yaml", bootstrapped.as_str()),
+        ("own.yaml", own.as_str()),
+    ];
     repository.commit(files, "first").await.unwrap();
     let customizer = Customizer {
         profile: Profile::Admin,
@@ -58,6 +81,10 @@ async fn partial_package_keeps_values_set_by_others() {
         values["publishing"],
         json!({ "host": "example.org", "externalIPs": ["192.0.2.1"] })
     );
+    assert_eq!(values["bundles"]["iaas"]["enabled"], true);
+    let package = stage.wait_for(PACKAGE, ("", BOOTSTRAPPED), is_applied).await.unwrap();
+    let values = &package["spec"]["components"]["platform"]["values"];
+    assert_eq!(values["publishing"], json!({ "host": "example.org" }));
     assert_eq!(values["bundles"]["iaas"]["enabled"], true);
     surface_ready(&stage, ("tenure-system", "customizer")).await;
 
