@@ -43,9 +43,6 @@ pub(crate) struct Flags {
     artifact_url: Option<ArtifactBase>,
 }
 
-/// The port on loopback for a helm-controller that this program starts. Flux's source-controller serves artifacts there, too.
-const OPEN_PORT: u16 = 9790;
-
 /// The values of the flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArtifactSettings {
@@ -105,10 +102,9 @@ impl Flags {
 }
 
 impl ArtifactSettings {
-    /// Serves artifacts on loopback without authentication, unless such an address is set.
-    pub(crate) fn open_on_loopback(&mut self) {
-        self.open
-            .get_or_insert(SocketAddr::from((Ipv4Addr::LOCALHOST, OPEN_PORT)));
+    /// Serves artifacts on this port of loopback without authentication, unless such an address is set.
+    pub(crate) fn open_on_loopback(&mut self, port: u16) {
+        self.open.get_or_insert(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
 
     /// Whether artifacts are served.

@@ -11,6 +11,9 @@ use crate::control_plane::{ControlPlane, Options};
 use crate::failure::Failure;
 use crate::{artifact_server, interruption, output, plain_http};
 
+/// The port on loopback for the charts of a helm-controller. Flux's source-controller serves artifacts there, too.
+const ARTIFACT_PORT: u16 = 9790;
+
 /// Run the embedded control plane (an API server and its storage) with all controllers.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
@@ -85,7 +88,7 @@ impl Up {
             if cfg!(not(target_os = "linux")) {
                 return Err(Failure::usage("--helm-controller: only Linux can confine it").hint("start it beside"));
             }
-            artifacts.open_on_loopback();
+            artifacts.open_on_loopback(ARTIFACT_PORT);
         }
         if self.bare && artifacts.is_on() {
             return Err(

@@ -70,6 +70,45 @@ fn the_story_of_access_holds() {
     }
 }
 
+/// A Package of a platform's chart: every step holds, also with helm-controller if `TENURE_BESIDE` names a folder with it.
+#[test]
+fn the_story_of_packages_holds() {
+    let beside =
+        std::env::var_os("TENURE_BESIDE").map(|folder| std::path::PathBuf::from(folder).join("helm-controller"));
+    let beside = beside.filter(|program| program.exists());
+    for program in [None, beside] {
+        let mut command = tenure(&["demo", "packages", "--once"]);
+        if let Some(program) = &program {
+            command.arg("--helm-controller").arg(program);
+        }
+        let output = command.output().unwrap();
+        let account = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            output.status.success(),
+            "{account}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        for words in [
+            "VariantNotFound",
+            "would apply them again",
+            "recovered",
+            "allow-deletion",
+        ] {
+            assert!(account.contains(words), "{words}: {account}");
+        }
+        assert!(!account.contains("NOT SEEN"), "{account}");
+    }
+    crate::process::fails(&["demo", "--helm-controller", "x"], 2, &["only the story packages"]);
+    let nothing = [
+        "demo",
+        "packages",
+        "--once",
+        "--helm-controller",
+        "/nonexistent/program",
+    ];
+    crate::process::fails(&nothing, 3, &["--helm-controller /nonexistent/program"]);
+}
+
 /// A folder with files belongs to the user.
 #[test]
 fn the_demo_does_not_touch_what_is_there() {

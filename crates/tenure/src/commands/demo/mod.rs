@@ -1,5 +1,5 @@
-//! `tenure demo`: the whole story on one machine, with real Git repositories that it makes. `tenure demo tenancy` shows the rules for writes, and `tenure demo access`
-//! shows a private project. The demo uses one folder and two listeners on loopback, and reports only observed results.
+//! `tenure demo`: the whole story on one machine, with real Git repositories that it makes. `tenure demo tenancy` shows the rules for writes, `tenure demo access` a private
+//! project, and `tenure demo packages` a platform's Package. The demo uses one folder and two listeners on loopback, and reports only observed results.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -16,6 +16,7 @@ mod access;
 mod chapters;
 mod escapes;
 mod files;
+mod packages;
 mod tenancy;
 mod transcript;
 mod watch;
@@ -34,9 +35,11 @@ enum Story {
     /// Access to a private project: requested, approved by its owner, delivered, replaced after a leak, and revoked. The host is in memory and speaks as
     /// GitLab does.
     Access,
+    /// A Package of a platform's chart: values from a repository, a stolen field, its recovery, and the removal.
+    Packages,
 }
 
-/// Show a story on one machine, with real Git repositories: GitOps, write access, or access to a private project.
+/// Show a story on one machine, with real Git repositories: GitOps, write access, access to a private project, or a platform's Package.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Story to show.
@@ -51,10 +54,17 @@ pub(crate) struct Demo {
     /// Port of the control plane; 0 takes a free port.
     #[arg(long, default_value_t = 0)]
     port: u16,
+    /// Program of Flux's helm-controller, which the story `packages` starts and ends. Without it the story goes up to the HelmRelease.
+    #[arg(long, value_name = "FILE")]
+    helm_controller: Option<PathBuf>,
 }
 
 impl Demo {
     pub(crate) async fn run(&self) -> Result<ExitCode, Failure> {
+        if self.helm_controller.is_some() && self.story != Story::Packages {
+            return Err(Failure::usage("--helm-controller: only the story packages has charts")
+                .hint("tenure demo packages --helm-controller FILE"));
+        }
         let Some(folder) = &self.data else {
             let temporary = tempfile::Builder::new()
                 .prefix("tenure-demo-")
@@ -88,6 +98,9 @@ impl Demo {
             Story::Access => {
                 "A credential for a private project is asked for, approved once by the project's owner, and lives only where it is used."
             }
+            Story::Packages => {
+                "A platform's chart and an administrator write one Package, and each field has one owner. A stolen field comes back."
+            }
         }));
         let mut ended = pin!(interruption::wait_for_signal());
         if self.story == Story::Access {
@@ -100,6 +113,19 @@ impl Demo {
                 ended = &mut ended => ended.map(|()| make_interrupted_code()),
             };
             world.plane.stop().await;
+            return code;
+        }
+        if self.story == Story::Packages {
+            let program = self.helm_controller.as_ref();
+            let world = tokio::select! {
+                world = packages::World::start(folder, self.port, program) => world?,
+                ended = &mut ended => return ended.map(|()| make_interrupted_code()),
+            };
+            let code = tokio::select! {
+                code = self.tell_of_packages(&world, folder) => code,
+                ended = &mut ended => ended.map(|()| make_interrupted_code()),
+            };
+            world.stop().await;
             return code;
         }
         let world = tokio::select! {
@@ -174,6 +200,42 @@ impl Demo {
         }
         Ok(code)
     }
+
+    /// Runs the story about Packages, and prints its summary.
+    async fn tell_of_packages(&self, world: &packages::World, folder: &Path) -> Result<ExitCode, Failure> {
+        let started = Instant::now();
+        let mut account = Transcript::default();
+        account.print_text(&format!(
+            "control plane    {}  ready in {}\nhelm-controller  {}\nfolder           {}",
+            world.plane.url(),
+            format_seconds(world.plane.ready()),
+            world.describe_helm(),
+            folder.display(),
+        ));
+        packages::run_story(world, &mut account).await;
+        let code = conclude_demo(&account, started);
+        if !self.once {
+            invite_tuner(&world.plane, &account)?;
+            std::future::pending::<()>().await;
+        }
+        Ok(code)
+    }
+}
+
+/// Prints commands to try after the story about Packages.
+fn invite_tuner(plane: &ControlPlane, account: &Transcript) -> Result<(), Failure> {
+    let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
+    output::print_line("");
+    output::print_line(output::bold("Your turn"));
+    account.print_text(&format!(
+        "export KUBECONFIG={kubeconfig}\n\
+         tenure get packagesources,packages                                  what is there, and how it is\n\
+         kubectl get packagevalues -o yaml                                   the values of the repository\n\
+         tenure customizer disable                                           nothing is applied from the repository any more\n\
+         \n\
+         (the control plane stays up until Ctrl-C)",
+    ));
+    Ok(())
 }
 
 /// Prints the summary, and returns whether all steps held.

@@ -28,6 +28,9 @@ pub(super) enum Kind {
     Namespace,
     AccessProvider,
     FluxAccessRequest,
+    PackageSource,
+    Package,
+    HelmRelease,
 }
 
 impl Kind {
@@ -46,6 +49,9 @@ impl Kind {
             Self::Namespace => ("", "v1", "Namespace", "namespaces"),
             Self::AccessProvider => ("tenure.dev", "v1alpha1", "AccessProvider", "accessproviders"),
             Self::FluxAccessRequest => ("tenure.dev", "v1alpha1", "FluxAccessRequest", "fluxaccessrequests"),
+            Self::PackageSource => ("cozystack.io", "v1alpha1", "PackageSource", "packagesources"),
+            Self::Package => ("cozystack.io", "v1alpha1", "Package", "packages"),
+            Self::HelmRelease => ("helm.toolkit.fluxcd.io", "v2", "HelmRelease", "helmreleases"),
         };
         let api_version = if group.is_empty() {
             version.to_owned()
