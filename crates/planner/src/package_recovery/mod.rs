@@ -281,10 +281,11 @@ impl<'a> Situation<'a> {
             .iter()
             .filter(|(id, _)| is_chart(id) && id.subresource.is_empty());
         let of_chart = FieldSet::union_of(of_chart.map(|(_, owned)| &owned.fields));
-        let mut returned = FieldSet::new();
+        let (mut returned, mut restored) = (FieldSet::new(), FieldSet::new());
         for leaf in &self.chart {
-            let live = value_at(self.package, &leaf.path);
-            if is_same(live, leaf.value) && (is_guarded(&leaf.path) || !of_chart.contains(&leaf.path.0)) {
+            if !is_same(value_at(self.package, &leaf.path), leaf.value) {
+                restored.insert(&leaf.path.0);
+            } else if is_guarded(&leaf.path) || !of_chart.contains(&leaf.path.0) {
                 returned.insert(&leaf.path.0);
             }
         }
@@ -295,9 +296,15 @@ impl<'a> Situation<'a> {
             if *id == own || !id.subresource.is_empty() {
                 continue;
             }
+            let before = owned.fields.clone();
             owned.fields = owned.fields.difference(&gone);
             if !is_chart(id) {
                 owned.fields = owned.fields.difference(&returned);
+                // The second write takes these fields.
+                let left = owned.fields.difference(&restored);
+                if left != before {
+                    owned.fields = owned.fields.difference(&self.list_bare_maps(&left));
+                }
             }
         }
         if !gone.is_empty() {
@@ -311,6 +318,22 @@ impl<'a> Situation<'a> {
         }
         managed.managers.retain(|_, owned| !owned.fields.is_empty());
         managed
+    }
+
+    /// Returns the maps of a set that have no fields in the set. An owner of a map alone would keep the empty map after the chart removes it.
+    fn list_bare_maps(&self, set: &FieldSet) -> FieldSet {
+        let mut paths = set.paths();
+        paths.sort_by_key(|path| std::cmp::Reverse(path.0.len()));
+        let (mut bare, mut kept) = (FieldSet::new(), FieldSet::new());
+        for path in paths {
+            let map = value_at(self.package, &path).and_then(Value::as_object);
+            let has_fields = map.is_some_and(|map| !map.is_empty());
+            match has_fields && !fields::has_at_or_below(&kept, &path.0) {
+                true => bare.insert(&path.0),
+                false => kept.insert(&path.0),
+            }
+        }
+        bare
     }
 
     /// Adds the maps that have no other fields than those that go.

@@ -170,6 +170,29 @@ fn stolen_fields_return_to_the_chart() {
     assert_eq!(done["spec"]["components"]["metallb"]["values"]["speaker"], 1);
 }
 
+/// An owner of the maps around a field would keep them in the Package after the chart removes them.
+#[test]
+fn manager_without_other_fields_owns_no_map() {
+    let stolen = package(values(json!({ "controller": { "replicas": 5 } })));
+    let by_apply = apply(Some(&installed()), "thief", &stolen);
+    let by_patch = patch(&installed(), "thief", &json!({ "spec": stolen["spec"] }));
+    let mut beside = stolen;
+    beside["spec"]["components"]["metallb"]["values"]["speaker"] = json!({ "level": 1 });
+    let beside = apply(Some(&installed()), "thief", &beside);
+    for (live, expected) in [
+        (&by_apply, &["helm-controller"][..]),
+        (&by_patch, &["helm-controller"]),
+        (&beside, &["helm-controller", "thief"]),
+    ] {
+        let plan = super::plan(live, &chart(), &Reset::Nothing).unwrap();
+        let between = transfer(live, &plan);
+        let done = apply(Some(&between), &plan.manager, &plan.write_apply(&between));
+        assert_eq!(list_managers(&Managed::of_object(&done).unwrap()), expected);
+        let thieves = owners(&done, ".spec.components.metallb.values.controller");
+        assert!(!thieves.contains(&"thief".to_owned()), "{thieves:?}");
+    }
+}
+
 #[test]
 fn named_manager_loses_fields_beside_the_chart() {
     let orphans = json!({ "components": { "other": { "enabled": false, "values": { "a": { "b": 1 } } } } });
