@@ -171,7 +171,7 @@ pub enum Rule {
     /// Objects that Tenure manages in a tenant's namespaces get no finalizer of a tenant, and keep their
     /// label.
     ManagedObjects,
-    /// Whoever writes a reference of a PackageValues may read the Secret or ConfigMap. Policies alone enforce this ([`policy::list_bounds`]).
+    /// The writer of a reference in a PackageValues may read the Secret or ConfigMap. Policies alone enforce this ([`policy::list_bounds`]).
     ValueReferences,
 }
 

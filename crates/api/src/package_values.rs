@@ -59,7 +59,7 @@ pub struct PackageValuesSpec {
     pub values_from: Vec<ValueReference>,
 }
 
-/// A value of a component that is a text in a Secret or ConfigMap. The text is used as it is, so `1` and `true` stay texts.
+/// A value of a component that is a text in a Secret or ConfigMap. The text stays unchanged: `1` and `true` are texts, too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]

@@ -122,8 +122,8 @@ pub(crate) async fn leave_definition_of_tenants(
     Ok(Some(name))
 }
 
-/// Returns the definitions of a platform's packages to install, and the names of those that another product installed, as Cozystack and Flux do. The latter stay unchanged,
-/// since their objects are written for them.
+/// Returns the definitions of a platform's packages to install, and the names of the definitions of other products, such as Cozystack and Flux. These stay unchanged, since
+/// their objects are written for them.
 pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<Value>, Vec<String>), Failure> {
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for definition in list_packages()? {

@@ -1,4 +1,4 @@
-//! The policy for values that a PackageValues takes from Secrets and ConfigMaps: whoever writes a reference must be allowed to `get` the object.
+//! The policy for values that a PackageValues takes from Secrets and ConfigMaps: the writer of a reference needs the right to `get` the object.
 //!
 //! helm-controller reads the object with rights of its own, and a chart may show a value to users without rights on Secrets. References that stay unchanged are not asked
 //! about again, so a controller that changes a label needs no such right.

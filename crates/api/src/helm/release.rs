@@ -265,7 +265,7 @@ pub struct KustomizeRenderer {
 pub struct ValuesReference {
     /// The kind of the object.
     pub kind: ReferenceKind,
-    /// Takes the text at `targetPath` as it is, as `helm --set-literal` does. Default: false.
+    /// Reads the text as `helm --set-literal` does: each letter stands for itself. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub literal: bool,
     /// Name of the object, in this namespace.

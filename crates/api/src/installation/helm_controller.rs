@@ -8,7 +8,7 @@ use super::labels;
 pub const HELM_CONTROLLER_NAMESPACE: &str = "flux-system";
 /// The name of its account.
 pub const HELM_CONTROLLER_ACCOUNT: &str = "helm-controller";
-/// The name of its rights. The name is Tenure's, so that a binding of Flux stays as it is.
+/// The name of the binding with its rights. A binding of Flux has another name, and stays unchanged.
 const BINDING: &str = "tenure-helm-controller";
 
 /// Returns the account, its namespace, and the binding to `cluster-admin`: charts have objects of every kind. A HelmRelease with `serviceAccountName` is installed with the

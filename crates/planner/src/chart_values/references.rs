@@ -16,7 +16,7 @@ const LONGEST_TARGET: usize = 250;
 /// A value of a component that is a text in another object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Its place in `valuesFrom`, for messages.
+    /// The index in `valuesFrom`, for messages.
     pub index: usize,
     /// The path, as a pointer; a key at the root needs no slash.
     pub path: String,

@@ -592,11 +592,7 @@ fn access_requests_lose_finalizer_and_credentials_are_reported() {
             assert_eq!(patch["metadata"]["finalizers"], json!(["example.org/kept"]));
         }
         let is_about_requests = |line: &&String| line.starts_with("the objects of 1 FluxAccessRequests");
-        assert_eq!(
-            plan.stays.iter().filter(is_about_requests).count(),
-            1,
-            "{:?}",
-            plan.stays
-        );
+        let told = plan.stays.iter().filter(is_about_requests).count();
+        assert_eq!(told, 1, "{:?}", plan.stays);
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Up {
     hook_address: Option<SocketAddr>,
     /// Program of Flux's helm-controller to run beside the controllers, for the HelmReleases of Packages. It is confined, and started again when it ends.
     ///
-    /// It acts as ServiceAccount helm-controller of flux-system, an administrator. Without --artifact-open-address, it takes charts from port 9790 of loopback.
+    /// The program acts as ServiceAccount helm-controller of flux-system, an administrator. Without --artifact-open-address, it takes charts from port 9790 of loopback.
     #[arg(long, value_name = "FILE", conflicts_with = "bare")]
     helm_controller: Option<PathBuf>,
     #[command(flatten)]

@@ -71,7 +71,7 @@ impl HelmController {
 /// Returns the absolute path of the program, if it is an executable file.
 fn find_program(program: &Path) -> Result<PathBuf, Failure> {
     let fail = |problem: &str| {
-        Failure::usage(format!("--helm-controller {}: {problem}", program.display()))
+        Failure::environment(format!("--helm-controller {}: {problem}", program.display()))
             .hint("name the program of Flux's helm-controller, version 1.6 or later")
     };
     let found = std::fs::canonicalize(program).map_err(|error| fail(&error.to_string()))?;

@@ -229,9 +229,9 @@ fn invite_tuner(plane: &ControlPlane, account: &Transcript) -> Result<(), Failur
     output::print_line(output::bold("Your turn"));
     account.print_text(&format!(
         "export KUBECONFIG={kubeconfig}\n\
-         tenure get packagesources,packages                                  what is there, and how it is\n\
+         tenure get packagesources,packages                                  the Packages, and their states\n\
          kubectl get packagevalues -o yaml                                   the values of the repository\n\
-         tenure customizer disable                                           nothing is applied from the repository any more\n\
+         tenure customizer disable                                           end the work with the repository\n\
          \n\
          (the control plane stays up until Ctrl-C)",
     ));

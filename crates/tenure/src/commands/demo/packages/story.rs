@@ -234,7 +234,7 @@ pub(super) async fn recover(world: &World, account: &mut Transcript) {
         "ruth may read the Package and the release, patch the Package, override, and suspend the customizer.",
     );
     account
-        .step("the plan: what comes back, and who took it", async {
+        .step("ruth reads the plan: the field, and its present owner", async {
             if let Err(error) = world.apply_all(&describe_ruth()).await {
                 return StepResult::Missing(error.message);
             }
