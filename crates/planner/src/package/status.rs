@@ -23,6 +23,8 @@ use crate::recorded_objects::Ownership;
 const SHOWN: usize = 4 << 10;
 /// The most letters of the message of one HelmRelease.
 const RELEASE_MESSAGE: usize = 500;
+/// helm-controller's reasons while it waits for another release, or for its chart.
+const WAITING: [&str; 3] = ["DependencyNotReady", "SourceNotReady", "ArtifactFailed"];
 /// The time until a failure that no watch reports is looked at again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -274,14 +276,20 @@ fn assess_release(id: &ObjectId, live: &Live) -> ReleaseState {
         let message: String = text::visible_line(message).chars().take(RELEASE_MESSAGE).collect();
         format!("{}{suspended}: {message}", id.subject())
     };
+    let generation = object.find_number("/metadata/generation");
     let observed = object.find_number("/status/observedGeneration");
-    let is_observed = observed.is_some() && observed == object.find_number("/metadata/generation");
+    let is_observed = observed.is_some() && observed == generation;
+    // helm-controller leaves the generation of the status when it fails before the installation, such as for a missing Secret.
+    let failure = object
+        .find_condition(condition::READY)
+        .filter(|ready| ready.status == "False" && (is_observed || ready.observed_generation == generation));
     match assess_live(live) {
         Health::Current if is_observed => ReleaseState::Ready,
         Health::Current => ReleaseState::Waiting(describe("helm-controller has not processed it yet")),
-        Health::InProgress(message) => match object.find_condition(condition::READY) {
-            Some(ready) if ready.status == "False" && is_observed => ReleaseState::Failed(describe(ready.message)),
-            _ => ReleaseState::Waiting(describe(&message)),
+        Health::InProgress(message) => match failure {
+            Some(ready) if WAITING.contains(&ready.reason) => ReleaseState::Waiting(describe(ready.message)),
+            Some(ready) => ReleaseState::Failed(describe(ready.message)),
+            None => ReleaseState::Waiting(describe(&message)),
         },
         Health::Failed(message) => ReleaseState::Failed(describe(&message)),
         Health::Terminating => {

@@ -242,10 +242,16 @@ impl Player {
                 let metadata = &mut self.sources.get_mut(&name).unwrap().source.metadata;
                 metadata.deletion_timestamp = Some(tenure_api::Time(self.now));
             }
-            Act::Helm { id, ready, message } => {
+            Act::Helm {
+                id,
+                ready,
+                message,
+                early,
+            } => {
                 writeln!(self.account, "# {} is Ready={ready} {message}", id.subject()).unwrap();
-                let condition = json!({ "type": "Ready", "status": ready, "reason": "Helm", "message": message });
-                self.report_status(&id, condition, true, None);
+                let reason = early.as_deref().unwrap_or("Helm");
+                let condition = json!({ "type": "Ready", "status": ready, "reason": reason, "message": message });
+                self.report_status(&id, condition, early.is_none(), None);
             }
             Act::Generator {
                 id,

@@ -80,6 +80,9 @@ pub(crate) enum Act {
         ready: String,
         #[serde(default)]
         message: String,
+        /// A reason before the installation: helm-controller leaves `status.observedGeneration` then.
+        #[serde(default)]
+        early: Option<String>,
     },
     /// The controller of ArtifactGenerators reports a result.
     Generator {
