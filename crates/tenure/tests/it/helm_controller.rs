@@ -255,7 +255,8 @@ async fn supervised_helm_controller_installs_packages() {
     admin.apply(package("PackageValues", changes)).await;
     wait_for_shown(&admin, "changed", &shown(PASSWORD, "1", "string", "changed")).await;
     // Without the PackageValues, the values of the Package come back. The program that does it is another one.
-    let of_ours = |process: &i32| is_confined(*process, &program);
+    let parent = up.id();
+    let of_ours = |process: &i32| is_confined(*process, parent, &program);
     let first = list_processes().into_iter().find(of_ours).unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL).unwrap();
     admin.delete(&package("PackageValues", json!({}))).await;
@@ -264,9 +265,11 @@ async fn supervised_helm_controller_installs_packages() {
     // It does not outlive the control plane.
     let second = list_processes().into_iter().find(of_ours).unwrap();
     up.kill();
-    eventually(SOON, || async { (!of_ours(&second)).then_some(()).ok_or("it runs on") })
-        .await
-        .unwrap();
+    eventually(SOON, || async {
+        (!is_running(second, &program)).then_some(()).ok_or("it runs on")
+    })
+    .await
+    .unwrap();
 }
 
 /// Lists the processes of this machine.
@@ -277,14 +280,15 @@ fn list_processes() -> Vec<i32> {
         .collect()
 }
 
-/// Checks whether a process is this program, and has closed what it does not need.
-fn is_confined(process: i32, program: &Path) -> bool {
+/// Checks whether a process is this program.
+fn is_running(process: i32, program: &Path) -> bool {
     let found = std::fs::read_link(format!("/proc/{process}/exe"));
-    if !found.is_ok_and(|found| std::fs::canonicalize(program).is_ok_and(|program| found == program)) {
-        return false;
-    }
+    found.is_ok_and(|found| std::fs::canonicalize(program).is_ok_and(|program| found == program))
+}
+
+/// Checks whether a process is this program, was started by this parent, and can gain no privileges. Other tests run the program, too.
+fn is_confined(process: i32, parent: u32, program: &Path) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    status
-        .lines()
-        .any(|line| line.split_whitespace().eq(["NoNewPrivs:", "1"]))
+    let has = |key: &str, value: &str| status.lines().any(|line| line.split_whitespace().eq([key, value]));
+    is_running(process, program) && has("PPid:", &parent.to_string()) && has("NoNewPrivs:", "1")
 }
