@@ -318,9 +318,11 @@ fn list_reconciled_rules() -> Vec<Value> {
     let see = json!(["get", "list", "watch"]);
     vec![
         json!({ "apiGroups": ["tenure.dev"], "resources": ["fluxaccesses", "surfaces"], "verbs": see }),
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": see }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "helmcharts", "helmrepositories", "ocirepositories"], "verbs": see }),
         json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": see }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": see }),
+        // helm-controller's kinds, beside Tenure's: commands show and list them.
+        json!({ "apiGroups": ["helm.toolkit.fluxcd.io"], "resources": ["helmreleases"], "verbs": see }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": see }),
     ]
 }

@@ -113,7 +113,7 @@ async fn each_user_sees_only_the_readable_part() {
     let data = place.folder.path().join("data");
     // A user that may read the namespace with its Secrets and bindings, and nothing cluster-wide.
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looks"}, "rules": [
-        {"apiGroups": ["source.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "tenure.dev"], "resources": ["*"], "verbs": ["list"]},
+        {"apiGroups": ["source.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "tenure.dev"], "resources": ["*"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["secrets", "serviceaccounts"], "verbs": ["get"]},
         {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings"], "verbs": ["list"]}]});
     write(&place, "/apis/rbac.authorization.k8s.io/v1/clusterroles/looks", role).await;
