@@ -6,18 +6,15 @@ use serde::{Deserialize, Serialize};
 use crate::duration::DurationText;
 use crate::kustomization::is_false;
 
-/// Settings of an installation.
+/// The settings that an installation and an upgrade have in common.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
-pub struct Install {
-    /// Handling of the definitions in the folder `crds` of the chart. Default: `Create`.
+pub struct CommonAction {
+    /// Handling of the definitions in the folder `crds` of the chart. Default: `Create` for an installation, and `Skip` for an upgrade.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Skip", "Create", "CreateReplace"]))]
     pub crds: Option<String>,
-    /// Creates the target namespace. Default: false.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub create_namespace: bool,
     /// Runs no hooks. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disable_hooks: bool,
@@ -36,6 +33,26 @@ pub struct Install {
     /// Does not wait for Jobs. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub disable_wait_for_jobs: bool,
+    /// Way to go on after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [write_retry_rule()]))]
+    pub strategy: Option<Strategy>,
+    /// Time limit of one operation. Default: `spec.timeout`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<DurationText>,
+}
+
+/// Settings of an installation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+pub struct Install {
+    /// The settings that an installation and an upgrade have in common.
+    #[serde(flatten)]
+    pub common: CommonAction,
+    /// Creates the target namespace. Default: false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub create_namespace: bool,
     /// Reaction to a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remediation: Option<InstallRemediation>,
@@ -48,13 +65,6 @@ pub struct Install {
     /// Does not install the definitions of the chart. `crds` takes its place.
     #[serde(default, rename = "skipCRDs", skip_serializing_if = "is_false")]
     pub skip_crds: bool,
-    /// Way to go on after a failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [write_retry_rule()]))]
-    pub strategy: Option<Strategy>,
-    /// Time limit of one operation. Default: `spec.timeout`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<DurationText>,
 }
 
 /// Settings of an upgrade.
@@ -62,6 +72,9 @@ pub struct Install {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct Upgrade {
+    /// The settings that an installation and an upgrade have in common.
+    #[serde(flatten)]
+    pub common: CommonAction,
     /// Action when the name of the chart changes. Default: `Reinstall`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["InPlaceUpdate", "Reinstall"]))]
@@ -69,28 +82,6 @@ pub struct Upgrade {
     /// Deletes new objects of a failed upgrade. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cleanup_on_fail: bool,
-    /// Handling of the definitions in the folder `crds` of the chart. Default: `Skip`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("enum" = ["Skip", "Create", "CreateReplace"]))]
-    pub crds: Option<String>,
-    /// Runs no hooks. Default: false.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub disable_hooks: bool,
-    /// Does not validate objects against the schemas of the API server. Default: false.
-    #[serde(default, rename = "disableOpenAPIValidation", skip_serializing_if = "is_false")]
-    pub disable_open_api_validation: bool,
-    /// Does not validate the values against the schema of the chart. Default: false.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub disable_schema_validation: bool,
-    /// Refuses to take over objects of others. Default: false.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub disable_take_ownership: bool,
-    /// Does not wait for objects. Default: false.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub disable_wait: bool,
-    /// Does not wait for Jobs. Default: false.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub disable_wait_for_jobs: bool,
     /// Replaces objects that can't be changed. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
@@ -104,13 +95,6 @@ pub struct Upgrade {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["enabled", "disabled", "auto"]))]
     pub server_side_apply: Option<String>,
-    /// Way to go on after a failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = [write_retry_rule()]))]
-    pub strategy: Option<Strategy>,
-    /// Time limit of one operation. Default: `spec.timeout`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<DurationText>,
 }
 
 /// Way to go on after a failed installation or upgrade.
@@ -134,7 +118,7 @@ fn write_retry_rule() -> serde_json::Value {
     })
 }
 
-/// Reaction to a failed installation.
+/// Reaction to a failure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
@@ -142,7 +126,7 @@ pub struct InstallRemediation {
     /// Counts failed tests as a success. Default: as `spec.test` says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore_test_failures: Option<bool>,
-    /// Uninstalls after the last try, too. Default: false.
+    /// Uninstalls or rolls back after the last try, too. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remediate_last_failure: Option<bool>,
     /// Tries after the first one; -1 for no end. Default: 0.
@@ -155,15 +139,9 @@ pub struct InstallRemediation {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct UpgradeRemediation {
-    /// Counts failed tests as a success. Default: as `spec.test` says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ignore_test_failures: Option<bool>,
-    /// Rolls back after the last try, too. Default: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub remediate_last_failure: Option<bool>,
-    /// Tries after the first one; -1 for no end. Default: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retries: Option<i64>,
+    /// The settings that an installation has, too.
+    #[serde(flatten)]
+    pub common: InstallRemediation,
     /// Action after a failure. Default: `rollback`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["rollback", "uninstall"]))]
