@@ -23,8 +23,8 @@ use crate::recorded_objects::Ownership;
 const SHOWN: usize = 4 << 10;
 /// The most letters of the message of one HelmRelease.
 const RELEASE_MESSAGE: usize = 500;
-/// helm-controller's reasons while it waits for another release, or for its chart.
-const WAITING: [&str; 3] = ["DependencyNotReady", "SourceNotReady", "ArtifactFailed"];
+/// helm-controller's reasons while it waits for another release, or for the source of its chart.
+const WAITING: [&str; 2] = ["DependencyNotReady", "SourceNotReady"];
 /// The time until a failure that no watch reports is looked at again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
