@@ -38,7 +38,7 @@ pub enum Reset {
     Nothing,
     /// Fields of these managers.
     Managers(BTreeSet<String>),
-    /// All fields beside the chart's.
+    /// Every field of spec that the chart does not render.
     All,
 }
 
@@ -68,7 +68,7 @@ impl Effect {
     }
 }
 
-/// One field of a plan.
+/// A field of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecoveredField {
     /// The path of the field.
@@ -200,7 +200,7 @@ fn list_managers(managed: &Managed) -> Vec<String> {
     names.into_iter().cloned().collect()
 }
 
-/// Returns the field manager of the chart: the one in managedFields, or the one that its labels tell.
+/// Returns the field manager of the chart, by managedFields or by the labels.
 fn name_manager(managed: &Managed, chart: &Value) -> String {
     let is_known = |name: &str, operation| {
         let mut ids = managed.managers.keys();
@@ -336,7 +336,7 @@ impl<'a> Situation<'a> {
         bare
     }
 
-    /// Adds the maps that have no other fields than those that go.
+    /// Adds the maps that lose all their fields.
     fn add_emptied_parents(&self, gone: &mut FieldSet) {
         let mut kept = FieldSet::from_paths(self.chart.iter().map(|leaf| &leaf.path));
         let removed = gone.paths();

@@ -97,7 +97,7 @@ struct Target {
 /// The result of an attempt to write.
 enum Attempt {
     Written,
-    /// Another writer changed the Package.
+    /// The Package has changed since it was read.
     Conflict,
 }
 

@@ -19,11 +19,11 @@ const FIELD_MANAGER: &str = "tenure";
 /// The state of the Kustomization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It applies its objects.
+    /// The Kustomization applies its objects.
     Active,
-    /// It is suspended.
+    /// The Kustomization is suspended.
     Suspended,
-    /// It does not exist any more.
+    /// The Kustomization does not exist any more.
     Missing,
     /// The user may not read it.
     Unknown,

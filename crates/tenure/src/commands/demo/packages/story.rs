@@ -169,7 +169,7 @@ pub(super) async fn steal(world: &World, account: &mut Transcript) {
     account.print_text("The customizer has the profile admin: it may override fields of a chart.");
     account
         .step(
-            "VariantNotFound: there is no variant oidc, and the release stays as it is",
+            "VariantNotFound: the variant oidc does not exist, and the release stays unchanged",
             async {
                 let before = match read_version(world).await {
                     Ok(before) => before,
