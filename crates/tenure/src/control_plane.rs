@@ -26,7 +26,7 @@ use crate::commands::kube_apiserver::ServerSettings;
 use crate::commands::lane_location::{DEFAULT_OF_UP, LaneRequirements};
 use crate::connect::find_cluster;
 use crate::failure::{Failure, write_chain};
-use crate::helm_controller::HelmController;
+use crate::helm_controller::{HelmController, find_program};
 use crate::hook_server::serve_hooks;
 use crate::installation::SharedParts;
 use crate::repositories::{self, Repositories};
@@ -80,6 +80,7 @@ impl ControlPlane {
     /// Starts everything. When the function returns, the API answers and the controllers run.
     pub(crate) async fn start(mut options: Options) -> Result<Self, Failure> {
         let started = Instant::now();
+        let helm_controller = options.helm_controller.as_deref().map(find_program).transpose()?;
         let named = repositories::read_all(&options.repositories)?;
         let circumstances = LaneRequirements::here(options.settings.provided.serving.is_some());
         let note = options.controllers.settle_lanes(DEFAULT_OF_UP, circumstances)?;
@@ -117,9 +118,7 @@ impl ControlPlane {
             let admin = kube::Client::new(server.admin_service(), "default");
             let installation = Installation::new(admin, identity::use_for_installation());
             installation::apply(&installation, &options.controllers).await?;
-            if options.helm_controller.is_some() {
-                installation::apply_helm_account(&installation).await?;
-            }
+            installation::apply_helm_account(&installation, helm_controller.is_some()).await?;
         }
         // The kubeconfig names the listener, so the listener comes first.
         let artifact_listeners = match options.bare {
@@ -172,7 +171,7 @@ impl ControlPlane {
             )?)
         };
         let url = format!("https://{}", find_nearest(bound));
-        let program = options.helm_controller.as_deref();
+        let program = helm_controller.as_deref();
         let helm_controller = program.map(|program| HelmController::start(program, &options.data, &url, &server));
         Ok(Self {
             helm_controller: helm_controller.transpose()?,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_admission_rules::policy;
 use tenure_api::ObjectView;
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
@@ -63,9 +63,19 @@ pub(crate) async fn apply(installation: &Installation, settings: &ControllerSett
     Ok(())
 }
 
-/// Applies the account of a helm-controller that this program starts.
-pub(crate) async fn apply_helm_account(installation: &Installation) -> Result<(), Failure> {
-    apply_in_order(installation, &tenure_api::installation::helm_controller(), |_| {}).await
+/// Applies the account of a helm-controller that this program starts. Without one, an earlier account loses its rights.
+pub(crate) async fn apply_helm_account(installation: &Installation, is_on: bool) -> Result<(), Failure> {
+    let mut objects = tenure_api::installation::helm_controller().to_vec();
+    if !is_on {
+        objects.retain(|object| ObjectView::new(object).has("/subjects"));
+        for binding in &mut objects {
+            if installation.find(&write_object_path(binding)?).await?.is_none() {
+                return Ok(());
+            }
+            binding["subjects"] = json!([]);
+        }
+    }
+    apply_in_order(installation, &objects, |_| {}).await
 }
 
 /// Returns the objects of an installation, for the enabled controllers of the main instance and of these shards. The policies that bound Tenure's accounts treat

@@ -23,8 +23,8 @@ use supervisor::{SupervisedProgram, Supervisor};
 
 /// The lifetime of a token, in seconds. client-go reads the file again each minute.
 const TOKEN_SECONDS: i64 = 3600;
-/// The time between two renewals of the token.
-const RENEWAL: Duration = Duration::from_secs(20 * 60);
+/// The time between two renewals of the token. A jump of the clock can end a token at any time.
+const RENEWAL: Duration = Duration::from_secs(60);
 /// The largest memory, in bytes.
 const MEMORY: u64 = 2 << 30;
 /// The memory from which Go collects garbage more often, in bytes.
@@ -37,9 +37,8 @@ pub(crate) struct HelmController {
 }
 
 impl HelmController {
-    /// Starts the program, after the objects of its account exist. `data` is the folder of the control plane, and `url` the address of its API server for this machine.
+    /// Starts the program of [`find_program`], after the objects of its account exist. `data` is the folder of the control plane, and `url` the address of its API server for this machine.
     pub(crate) fn start(program: &Path, data: &Path, url: &str, server: &Server) -> Result<Self, Failure> {
-        let program = find_program(program)?;
         let own = std::path::absolute(data.join("helm-controller"))
             .map_err(|error| Failure::environment(format!("{}: {error}", data.display())))?;
         make_folder(&own)?;
@@ -69,7 +68,7 @@ impl HelmController {
 }
 
 /// Returns the absolute path of the program, if it is an executable file.
-fn find_program(program: &Path) -> Result<PathBuf, Failure> {
+pub(crate) fn find_program(program: &Path) -> Result<PathBuf, Failure> {
     let fail = |problem: &str| {
         Failure::environment(format!("--helm-controller {}: {problem}", program.display()))
             .hint("name the program of Flux's helm-controller, version 1.6 or later")
@@ -118,7 +117,7 @@ impl Files {
         config.to_string()
     }
 
-    fn describe_program(&self, program: PathBuf) -> Result<SupervisedProgram, Failure> {
+    fn describe_program(&self, program: &Path) -> Result<SupervisedProgram, Failure> {
         let own = std::env::current_exe()
             .map_err(|error| Failure::environment(format!("this program's own file is unknown: {error}")))?;
         let path = |name: &str| self.folder.join(name).display().to_string();

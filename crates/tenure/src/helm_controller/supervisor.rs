@@ -77,10 +77,8 @@ fn supervise(program: &SupervisedProgram, end: &mpsc::Receiver<()>) {
         match spawn(program) {
             Ok(mut child) => {
                 tracing::info!(pid = child.id(), "helm-controller is started");
-                let readers = read_lines(&mut child);
-                let ended = wait(&mut child, end);
-                readers.into_iter().for_each(|reader| drop(reader.join()));
-                match ended {
+                log_outputs(&mut child);
+                match wait(&mut child, end) {
                     Some(status) => tracing::warn!(%status, "helm-controller ended"),
                     None => return,
                 }
@@ -144,17 +142,18 @@ fn stop(child: &mut Child) {
     let _collected = child.wait();
 }
 
-/// Writes the lines of both outputs into the log, each from a thread of its own.
-fn read_lines(child: &mut Child) -> Vec<JoinHandle<()>> {
+/// Writes the lines of both outputs into the log, each from a thread that ends with the output.
+fn log_outputs(child: &mut Child) {
     let outputs: [Option<Box<dyn Read + Send>>; 2] = [
         child.stdout.take().map(|output| Box::new(output) as _),
         child.stderr.take().map(|output| Box::new(output) as _),
     ];
-    let read = |output: Box<dyn Read + Send>| {
+    for output in outputs.into_iter().flatten() {
         let reader = std::thread::Builder::new().name("helm-lines".to_owned());
-        reader.spawn(move || log_lines(output)).ok()
-    };
-    outputs.into_iter().flatten().filter_map(read).collect()
+        if let Err(error) = reader.spawn(move || log_lines(output)) {
+            tracing::warn!(%error, "the lines of helm-controller are not read");
+        }
+    }
 }
 
 fn log_lines(output: impl Read) {
@@ -169,7 +168,12 @@ fn log_lines(output: impl Read) {
             return;
         }
         let line = String::from_utf8_lossy(&line);
-        tracing::info!(target: "helm_controller", "{}", visible_line(line.trim_end()));
+        let line = visible_line(line.trim_end());
+        // helm-controller logs JSON. Other lines are missing limits of `tenure confined`, wrong flags, and panics.
+        match line.starts_with('{') {
+            true => tracing::info!(target: "helm_controller", "{line}"),
+            false => tracing::warn!(target: "helm_controller", "{line}"),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
 use crate::artifact_endpoint::Admin;
-use crate::process::{Up, client, make_command};
+use crate::process::{Up, client, make_command, tenure};
 
 const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n\
@@ -270,6 +270,53 @@ async fn supervised_helm_controller_installs_packages() {
     })
     .await
     .unwrap();
+}
+
+/// A later start without the flag takes the rights back. The program is none that stays, so its own rights are not used.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn account_has_rights_only_with_the_flag() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let port = format!("--artifact-open-address={}", reserve_port());
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "tenure-helm-controller"}});
+    let read = async || {
+        let bindings = Admin(client(&data).await).api(&binding);
+        bindings.get_opt("tenure-helm-controller").await.unwrap()
+    };
+    let up = Up::start(&data, &[]);
+    assert!(read().await.is_none(), "nobody named a helm-controller");
+    up.kill();
+    let up = Up::start(&data, &["--helm-controller=/bin/true", &port]);
+    assert_eq!(read().await.unwrap().data["subjects"][0]["name"], "helm-controller");
+    up.kill();
+    let _up = Up::start(&data, &[]);
+    let left = read().await.unwrap().data;
+    assert!(left["subjects"].as_array().is_none_or(Vec::is_empty), "{left}");
+}
+
+#[test]
+fn confined_program_reads_only_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("own"), "of its own").unwrap();
+    let read = |path: &str| {
+        let mut command = tenure(&["confined", "--memory", "1073741824", "--", "/bin/cat", path]);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    let (is_read, content, errors) = read("own");
+    assert!(is_read && content == "of its own", "{errors}");
+    if errors.contains("Landlock") {
+        println!("skipped: {errors}");
+        return;
+    }
+    for path in ["/etc/passwd", "/proc/1/environ", "../.."] {
+        let (is_read, content, errors) = read(path);
+        assert!(
+            !is_read && content.is_empty() && errors.contains("Permission denied"),
+            "{path}: {errors}"
+        );
+    }
 }
 
 /// Lists the processes of this machine.

@@ -149,7 +149,7 @@ impl Install {
         if !abilities.serves_policies {
             objects.retain(|object| !is_bound(ObjectView::new(object).read_text("/metadata/name")));
             output::print_note(
-                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30). So nothing bounds these rights of the controllers' account: bindings in kube-* namespaces, deletion of Tenants, and Deployments in tenure-system where lanes have Pods. Nothing bounds the Secrets that tenure-secret-writer may write where an administrator binds it",
+                "this cluster has no ValidatingAdmissionPolicies (Kubernetes has them since 1.30). So nothing bounds these rights of the controllers' account: bindings in kube-* namespaces, deletion of Tenants, and Deployments in tenure-system where lanes have Pods. Nothing bounds the Secrets that tenure-secret-writer may write where an administrator binds it, or that a PackageValues may name in the namespace of its HelmRelease",
             );
         }
         let installation = Installation::new(client.clone(), identity::use_for_installation());
