@@ -24,6 +24,7 @@ mod fingerprint;
 pub mod fuzzing;
 mod git;
 mod github_app;
+mod glob;
 mod host_client;
 mod http;
 mod identity;
@@ -53,6 +54,7 @@ mod tree;
 mod unpack;
 mod url;
 mod verify;
+mod yaml_merge;
 
 pub use artifact::{ArtifactStore, SourceKey, read_archive, read_archive_size};
 pub use bucket::{AccessKeys, BucketError, BucketRequest, BucketSecrets, fetch_bucket};

@@ -2,9 +2,7 @@
 //!
 //! Nothing is fetched: the parts are in the store, found by source and digest, and verified when they are loaded. The same parts always give the same archive.
 
-mod glob;
 mod stage;
-mod yaml;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;

@@ -11,12 +11,12 @@ use flate2::read::MultiGzDecoder;
 use tenure_remote_requests::composition::{Copy, Recipe, Strategy};
 
 use super::ComposeError;
-use super::glob::{Glob, Steps, TooMuchWork, is_pattern};
-use super::yaml;
 use crate::fetch_budgets::GrowingCharge;
+use crate::glob::{Glob, Steps, TooMuchWork, is_pattern};
 use crate::limits::{Limits, describe_bytes};
 use crate::tar_reader::{TarError, TarKind, TarReader};
 use crate::tree::{Entry, Node, Tree, check_path};
+use crate::yaml_merge;
 
 /// Bytes that a file is charged besides its path and content.
 const ENTRY: u64 = 160;
@@ -333,7 +333,7 @@ impl<'a> Stage<'a> {
         };
         let staged = match (strategy, self.files.get(&to)) {
             (Strategy::Merge, Some(there)) => {
-                let merged = yaml::merge_documents(&there.content, &content);
+                let merged = yaml_merge::merge_documents(&there.content, &content);
                 let merged =
                     merged.map_err(|problem| ComposeError::Invalid(format!("'{from}' into '{to}': {problem}")))?;
                 self.memory

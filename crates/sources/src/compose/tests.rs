@@ -9,11 +9,11 @@ use flate2::write::GzEncoder;
 use tar::{Builder, EntryType, Header};
 use tenure_remote_requests::composition::{Copy, Recipe, Strategy};
 
-use super::glob::Steps;
 use super::stage::Stage;
 use crate::archive_writer::ArchiveWriter;
 use crate::budget::{BudgetLimits, ByteBudget};
 use crate::fetch_budgets::{FetchBudgets, GrowingCharge};
+use crate::glob::Steps;
 use crate::limits::Limits;
 use crate::tree::Tree;
 

@@ -21,7 +21,7 @@ const ALLOWANCE: Allowance = Allowance {
 };
 
 /// Merges the documents of `over` into those of `base`, and writes the result.
-pub(super) fn merge_documents(base: &[u8], over: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn merge_documents(base: &[u8], over: &[u8]) -> Result<Vec<u8>, String> {
     let _metering = meter::start_metering(ALLOWANCE, None);
     let mut merged = read(base).map_err(|problem| format!("the existing file {problem}"))?;
     let over = read(over).map_err(|problem| format!("the merged file {problem}"))?;

@@ -14,21 +14,21 @@ const MOST_DEPTH: usize = 16;
 
 /// The number of matching steps that are left for all patterns of one artifact.
 #[derive(Debug)]
-pub(super) struct Steps(Cell<u64>);
+pub(crate) struct Steps(Cell<u64>);
 
 impl Steps {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Cell::new(STEPS))
     }
 
     /// Creates a small number of steps, for a test that uses them up.
     #[cfg(test)]
-    pub(super) fn with_count(steps: u64) -> Self {
+    pub(crate) fn with_count(steps: u64) -> Self {
         Self(Cell::new(steps))
     }
 
     /// Takes some steps, or fails if too few are left.
-    pub(super) fn take_steps(&self, steps: usize) -> Result<(), TooMuchWork> {
+    pub(crate) fn take_steps(&self, steps: usize) -> Result<(), TooMuchWork> {
         let left = self.0.get().saturating_sub(steps as u64);
         self.0.set(left);
         if left == 0 { Err(TooMuchWork) } else { Ok(()) }
@@ -37,11 +37,11 @@ impl Steps {
 
 /// The error when matching the patterns takes more steps than one artifact may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TooMuchWork;
+pub(crate) struct TooMuchWork;
 
 /// A pattern of paths, compiled to an automaton.
 #[derive(Debug)]
-pub(super) struct Glob {
+pub(crate) struct Glob {
     states: Vec<State>,
     start: usize,
 }
@@ -97,18 +97,18 @@ enum Piece {
 }
 
 /// Checks whether a text is a pattern: has `*`, `?` or a bracket.
-pub(super) fn is_pattern(text: &str) -> bool {
+pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', ']'])
 }
 
 impl Glob {
     /// Reads a pattern for one part of a path, as `path.Match` does.
-    pub(super) fn for_part(pattern: &str) -> Result<Self, String> {
+    pub(crate) fn for_part(pattern: &str) -> Result<Self, String> {
         Self::read(pattern, false)
     }
 
     /// Reads a pattern for a whole path, as doublestar does.
-    pub(super) fn for_path(pattern: &str) -> Result<Self, String> {
+    pub(crate) fn for_path(pattern: &str) -> Result<Self, String> {
         Self::read(pattern, true)
     }
 
@@ -183,7 +183,7 @@ impl Glob {
     }
 
     /// Checks whether the pattern matches the whole text.
-    pub(super) fn matches(&self, text: &str, steps: &Steps) -> Result<bool, TooMuchWork> {
+    pub(crate) fn matches(&self, text: &str, steps: &Steps) -> Result<bool, TooMuchWork> {
         steps.take_steps(self.states.len())?;
         let mut marked = vec![usize::MAX; self.states.len()];
         let mut current = Vec::new();
