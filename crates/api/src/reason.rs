@@ -77,6 +77,34 @@ pub const INVALID_COMMIT_SIGNATURE: &str = "InvalidCommitSignature";
 pub const ARCHIVE_OPERATION_FAILED: &str = "ArchiveOperationFailed";
 /// An included artifact could not be copied to its place.
 pub const COPY_FAILURE: &str = "CopyFailure";
+/// An operation failed, and no other reason names it.
+pub const FAILED: &str = "Failed";
+/// The index of a Helm repository can't be read.
+pub const INDEXATION_FAILED: &str = "IndexationFailed";
+/// The source of a HelmChart does not exist.
+pub const SOURCE_UNAVAILABLE: &str = "SourceUnavailable";
+/// The source of a HelmChart has no stored artifact yet.
+pub const NO_SOURCE_ARTIFACT: &str = "NoSourceArtifact";
+/// A HelmChart names a kind that has no charts.
+pub const UNSUPPORTED_SOURCE_KIND: &str = "UnsupportedSourceKind";
+/// A source has no such chart, or no such version of it.
+pub const INVALID_CHART_REFERENCE: &str = "InvalidChartReference";
+/// A chart could not be fetched.
+pub const CHART_PULL_ERROR: &str = "ChartPullError";
+/// A chart was fetched, and is stored as it is.
+pub const CHART_PULL_SUCCEEDED: &str = "ChartPullSucceeded";
+/// The version of a chart can't have build metadata.
+pub const METADATA_PATCH_ERROR: &str = "MetadataPatchError";
+/// A file of values for a chart is missing, or can't be read.
+pub const VALUES_FILES_ERROR: &str = "ValuesFilesError";
+/// A chart that another one needs is missing.
+pub const DEPENDENCY_BUILD_ERROR: &str = "DependencyBuildError";
+/// A chart could not be packaged.
+pub const CHART_PACKAGE_ERROR: &str = "ChartPackageError";
+/// A chart was packaged and stored.
+pub const CHART_PACKAGE_SUCCEEDED: &str = "ChartPackageSucceeded";
+/// The signature of a chart could not be verified.
+pub const CHART_VERIFICATION_ERROR: &str = "ChartVerificationError";
 /// An included source does not exist.
 pub const NOT_FOUND: &str = "NotFound";
 /// An included source has no stored artifact yet.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::helm::ChartFacts;
+
 /// The identity of an artifact's content: everything that a rendering depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -48,6 +50,9 @@ pub struct StoredArtifact {
     /// The upstream's metadata, as far as a status may show it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
+    /// The facts about a chart, for the artifact of a HelmChart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<ChartFacts>,
 }
 
 /// The artifact of another source at the moment when it was put into this one.

@@ -130,6 +130,15 @@ impl FoundSource {
         format!("{}/{}/{}", self.kind, self.namespace, self.name)
     }
 
+    /// Returns the uid of the source and its stored artifact, if it has one.
+    #[must_use]
+    pub fn stored(&self) -> Option<(&str, &IncludedArtifact)> {
+        match &self.state {
+            SourceState::Stored { uid, artifact } => Some((uid, artifact)),
+            SourceState::NotFound | SourceState::Apart | SourceState::Unknown(_) | SourceState::Empty => None,
+        }
+    }
+
     /// Returns the stored artifact of the source.
     ///
     /// # Errors
@@ -167,9 +176,9 @@ pub struct ComposeRequest {
 impl ComposeRequest {
     /// Lists the stored artifacts of the sources, by alias.
     pub fn list_artifacts(&self) -> impl Iterator<Item = (&str, &FoundSource, &str, &IncludedArtifact)> {
-        self.sources.iter().filter_map(|(alias, source)| match &source.state {
-            SourceState::Stored { uid, artifact } => Some((alias.as_str(), source, uid.as_str(), artifact)),
-            SourceState::NotFound | SourceState::Apart | SourceState::Unknown(_) | SourceState::Empty => None,
+        self.sources.iter().filter_map(|(alias, source)| {
+            let (uid, artifact) = source.stored()?;
+            Some((alias.as_str(), source, uid, artifact))
         })
     }
 }

@@ -82,6 +82,24 @@ pub enum FetchReason {
     ArchiveOperationFailed,
     /// The included content could not be put into its folder.
     CopyFailure,
+    /// The index of a Helm repository could not be fetched.
+    Failed,
+    /// The index of a Helm repository could not be read.
+    IndexationFailed,
+    /// The source has no such chart or version.
+    InvalidChartReference,
+    /// The chart could not be fetched.
+    ChartPullError,
+    /// The version of the chart can't have build metadata.
+    MetadataPatchError,
+    /// A file of values is missing, or can't be read.
+    ValuesFilesError,
+    /// A chart that the chart needs is missing.
+    DependencyBuildError,
+    /// The chart could not be packaged.
+    ChartPackageError,
+    /// The signature of the chart could not be verified.
+    ChartVerificationError,
 }
 
 impl FetchReason {
@@ -105,6 +123,15 @@ impl FetchReason {
             Self::InvalidCommitSignature => reason::INVALID_COMMIT_SIGNATURE,
             Self::ArchiveOperationFailed => reason::ARCHIVE_OPERATION_FAILED,
             Self::CopyFailure => reason::COPY_FAILURE,
+            Self::Failed => reason::FAILED,
+            Self::IndexationFailed => reason::INDEXATION_FAILED,
+            Self::InvalidChartReference => reason::INVALID_CHART_REFERENCE,
+            Self::ChartPullError => reason::CHART_PULL_ERROR,
+            Self::MetadataPatchError => reason::METADATA_PATCH_ERROR,
+            Self::ValuesFilesError => reason::VALUES_FILES_ERROR,
+            Self::DependencyBuildError => reason::DEPENDENCY_BUILD_ERROR,
+            Self::ChartPackageError => reason::CHART_PACKAGE_ERROR,
+            Self::ChartVerificationError => reason::CHART_VERIFICATION_ERROR,
         }
     }
 }

@@ -11,5 +11,6 @@ pub mod download;
 pub mod fetch;
 pub mod git;
 pub mod git_host;
+pub mod helm;
 pub mod notification;
 pub mod oci;

@@ -1,4 +1,4 @@
-//! Fetches Git repositories, artifacts of container registries and objects of buckets, within bounds, into verified artifacts; and sends notifications.
+//! Fetches Git repositories, artifacts of container registries, objects of buckets and Helm charts, within bounds, into verified artifacts; and sends notifications.
 //!
 //! A source's specification leads to an archive in the [`ArtifactStore`] and back into memory as a [`Tree`]. One dialer opens every connection of every protocol. It
 //! checks the socket address against the [`Policy`] and counts the received bytes. The crate starts no program, makes no working tree, reads no proxy or configuration of
@@ -25,6 +25,7 @@ pub mod fuzzing;
 mod git;
 mod github_app;
 mod glob;
+mod helm;
 mod host_client;
 mod http;
 mod identity;
@@ -70,6 +71,7 @@ pub use fetch::fetch;
 pub use fetch_budgets::FetchBudgets;
 pub use git::lfs_pointer::describe_pointer;
 pub use github_app::{AppTokens, GitHubApp, Installation};
+pub use helm::{ChartError, ChartFetch, HelmSecrets, IndexFetch, count_files, fetch_chart, fetch_index};
 pub use host_client::{BaseUrl, HostAnswer, HostClient, HostFailure, HostRequest};
 pub use limits::Limits;
 pub use notification::{NotificationDenial, NotificationFailure, find_denial, send_notification};

@@ -213,6 +213,7 @@ impl UnpackWork {
             verified: own.verified,
             included: asked.include.iter().map(|include| include.artifact.clone()).collect(),
             metadata: std::collections::BTreeMap::new(),
+            chart: None,
         };
         Ok(Fetched::Stored {
             artifact,

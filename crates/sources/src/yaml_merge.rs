@@ -1,4 +1,4 @@
-//! `Merge`: YAML over YAML, as Helm merges values. Maps are merged, everything else is replaced.
+//! YAML over YAML, as Helm merges values. Maps are merged, everything else is replaced.
 //!
 //! Both texts come from tenants: the work on them is bounded, and errors don't quote them.
 
@@ -31,6 +31,31 @@ pub(crate) fn merge_documents(base: &[u8], over: &[u8]) -> Result<Vec<u8>, Strin
         return Err(format!("is too large to be merged: {spent}"));
     }
     Ok(text.into_bytes())
+}
+
+/// Merges texts with a name each, a later one over an earlier one, and writes the result.
+pub(crate) fn merge_maps<'a>(texts: impl Iterator<Item = (&'a str, &'a [u8])>) -> Result<Vec<u8>, String> {
+    let _metering = meter::start_metering(ALLOWANCE, None);
+    let mut merged = Map::new();
+    for (name, text) in texts {
+        let over = read(text).map_err(|problem| format!("the file '{name}' {problem}"))?;
+        lay_over(&mut merged, over, 0)?;
+    }
+    let text = go_yaml::emit::write_document(&Value::Object(merged));
+    if let Some(spent) = meter::exhausted_limit() {
+        return Err(format!("the files are too large to be merged: {spent}"));
+    }
+    Ok(text.into_bytes())
+}
+
+/// Reads a text that is a map.
+pub(crate) fn read_map(text: &[u8]) -> Result<Map<String, Value>, String> {
+    let _metering = meter::start_metering(ALLOWANCE, None);
+    let read = read(text)?;
+    if let Some(spent) = meter::exhausted_limit() {
+        return Err(format!("is too large: {spent}"));
+    }
+    Ok(read)
 }
 
 /// Reads all documents of a text and merges them in order.

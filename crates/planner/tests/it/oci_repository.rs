@@ -72,6 +72,7 @@ fn make_stored() -> StoredArtifact {
                 "https://git.example/app".to_owned(),
             ),
         ]),
+        chart: None,
     }
 }
 

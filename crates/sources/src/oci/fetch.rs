@@ -412,6 +412,7 @@ impl Fetch<'_> {
                 included: Vec::new(),
                 fingerprint: self.fingerprint.clone(),
                 metadata,
+                chart: None,
             },
             subject: None,
         })

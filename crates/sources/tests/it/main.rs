@@ -17,6 +17,7 @@ mod budgets;
 mod content;
 mod download;
 mod github_app;
+mod helm;
 mod lfs;
 mod oci;
 mod parts;
