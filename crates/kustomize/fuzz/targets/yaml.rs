@@ -32,8 +32,10 @@ fn check(text: &str) {
         let merges = written
             .lines()
             .any(|line| line.trim_start_matches([' ', '-']).starts_with("<<:"));
+        // As in kustomize, a ResourceList that is alone in its file stands for its items.
+        let unwraps = written.lines().any(|line| line == "kind: ResourceList");
         let odd = written.chars().chain(text.chars()).any(shapes::is_unreadable);
-        if merges || odd || text.contains("binary") {
+        if merges || unwraps || odd || text.contains("binary") {
             let _ = read_manifests("b.yaml", &written, &limits);
             continue;
         }
