@@ -35,7 +35,7 @@ const MOST_LISTINGS: usize = 2_000;
 pub(super) struct HostSlot {
     turns: Semaphore,
     connected: tokio::sync::Mutex<Option<Connected>>,
-    kept: Mutex<Kept>,
+    kept: Mutex<HostMemory>,
 }
 
 /// A host with the credential of its authoriser.
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Connected {
 pub(super) type SharedRateLimiter = Arc<Mutex<HostRateLimiter>>;
 
 #[derive(Debug, Default)]
-struct Kept {
+struct HostMemory {
     ahead: SignedDuration,
     listings: HashMap<(Scope, u64, CredentialKind), Listing>,
     shares: HashMap<String, Arc<Semaphore>>,
@@ -127,7 +127,7 @@ fn read_authoriser(kind: HostKind, secret: &SecretData) -> Result<(AuthoriserCre
 }
 
 impl HostSlot {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, HostMemory> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

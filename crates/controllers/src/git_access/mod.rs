@@ -101,7 +101,7 @@ struct ProviderFindings {
 }
 
 impl ProviderFindings {
-    /// Checks whether another board has the same facts about one request.
+    /// Checks whether other findings have the same facts about one request.
     fn agrees_with(&self, other: &Self, request: &str) -> bool {
         self.deliveries.get(request) == other.deliveries.get(request)
             && self.reaching.get(request) == other.reaching.get(request)
@@ -113,7 +113,7 @@ impl ProviderFindings {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Relatives {
     predecessors: BTreeSet<String>,
-    heir: Option<String>,
+    successor: Option<String>,
 }
 
 /// The watched objects of access, and the hosts of repositories.
@@ -130,7 +130,7 @@ pub(crate) struct AccessHub {
     /// FluxAccessStandingGrants of the platform namespace.
     pub(crate) standing_grants: Cache<FluxAccessStandingGrant>,
     pub(crate) targets: Cache<FluxAccessTarget>,
-    /// The last board of each provider.
+    /// The last findings about each provider.
     plans: Mutex<HashMap<String, ProviderFindings>>,
     hosts: Mutex<HashMap<String, Arc<HostSlot>>>,
     /// The counts of each host, by its host and port.
@@ -157,7 +157,7 @@ impl AccessHub {
         self.hub.context.mailboxes.wake_all();
     }
 
-    /// Creates a desk that has seen no object.
+    /// Creates a hub that has seen no object.
     pub(crate) fn new(hub: Arc<Hub>, kinds: Vec<KindEntry<Self>>) -> Arc<Self> {
         let caches = CacheByKind::default();
         for entry in &kinds {
@@ -313,11 +313,14 @@ impl AccessHub {
         if request.status.as_ref().map(list_holdings).unwrap_or_default() == list_holdings(status) {
             return;
         }
-        let Relatives { predecessors, heir } = self.find_relatives(request);
-        if predecessors.is_empty() && heir.is_none() {
+        let Relatives {
+            predecessors,
+            successor,
+        } = self.find_relatives(request);
+        if predecessors.is_empty() && successor.is_none() {
             return;
         }
-        for name in predecessors.iter().chain(&heir) {
+        for name in predecessors.iter().chain(&successor) {
             self.wake(&Key::new(FluxAccessRequest::KIND, self.platform(), name));
         }
         self.wake_provider(&request.spec.provider);
@@ -332,10 +335,10 @@ impl AccessHub {
             shared.collect()
         };
         let mut relatives: BTreeMap<String, Relatives> = BTreeMap::new();
-        for (earlier, heir) in &planned.handovers {
-            relatives.entry(earlier.clone()).or_default().heir = Some(heir.clone());
-            let heir = relatives.entry(heir.clone()).or_default();
-            heir.predecessors.insert(earlier.clone());
+        for (earlier, later) in &planned.handovers {
+            relatives.entry(earlier.clone()).or_default().successor = Some(later.clone());
+            let successor = relatives.entry(later.clone()).or_default();
+            successor.predecessors.insert(earlier.clone());
         }
         let found = ProviderFindings {
             deliveries: share(&planned.deliveries),

@@ -178,7 +178,7 @@ impl RequestReconciler {
             rotate,
             wanted,
             predecessors: circumstances.list_predecessors(namespace),
-            heir: circumstances.find_heir(namespace),
+            successor: circumstances.find_successor(namespace),
             order: rotation_order::find(
                 request.metadata.annotations.as_ref(),
                 namespace,

@@ -38,7 +38,7 @@ impl StepFacts {
         let deliveries = access_hub.find_deliveries(&request.spec.provider, name);
         let names = list_namespaces(request, deliveries.as_deref());
         let relatives = access_hub.find_relatives(request);
-        let holdings = access_hub.list_holdings(relatives.predecessors.iter().chain(&relatives.heir));
+        let holdings = access_hub.list_holdings(relatives.predecessors.iter().chain(&relatives.successor));
         Self {
             is_deleted: request.metadata.deletion_timestamp.is_some(),
             annotations: request.annotations().clone(),
@@ -76,8 +76,8 @@ impl StepFacts {
     }
 
     /// Returns the request's successor in a namespace.
-    pub(super) fn find_heir(&self, namespace: &str) -> Option<Successor> {
-        let name = self.relatives.heir.clone()?;
+    pub(super) fn find_successor(&self, namespace: &str) -> Option<Successor> {
+        let name = self.relatives.successor.clone()?;
         let is_proven = self
             .find_holding(&name, namespace)
             .is_some_and(|holding| holding.is_proven);

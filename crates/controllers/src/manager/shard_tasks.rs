@@ -110,7 +110,7 @@ impl ShardWork for Manager {
         .boxed()
     }
 
-    fn report_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()> {
+    fn report_unserved_parts<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()> {
         async move {
             let event = Event {
                 kind: EventKind::Warning,

@@ -106,7 +106,7 @@ impl Manager {
                     Err(ClusterError::NoKindMatch { .. }) => {
                         absent += 1;
                         if absent == ABSENCES {
-                            manager.report_unserved((api_version, kind), &watched);
+                            manager.report_unserved_kind((api_version, kind), &watched);
                             send.send_replace(WatchState::Unserved);
                         }
                     }
@@ -183,7 +183,7 @@ impl Manager {
     }
 
     /// Reports a kind that the API server does not serve. The controllers are well without it, unless everything needs it.
-    fn report_unserved(&self, (api_version, kind): (&str, &str), watched: &str) {
+    fn report_unserved_kind(&self, (api_version, kind): (&str, &str), watched: &str) {
         let is_needed = NEEDED_BY_ALL.contains(&kind);
         self.hub.context.clients.health().set_seen(watched, !is_needed);
         if OPTIONAL.contains(&kind) {

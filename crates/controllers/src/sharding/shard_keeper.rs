@@ -35,7 +35,7 @@ pub(crate) trait ShardWork: Send + Sync + 'static {
     fn leave<'a>(&'a self, unit: &'a ShardUnit) -> BoxFuture<'a, ()>;
 
     /// Writes an event that no instance reconciles the Tenants and namespaces with these values of the label `sharding.fluxcd.io/key`.
-    fn report_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()>;
+    fn report_unserved_parts<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()>;
 }
 
 /// Keeps an instance to its part until the future is dropped.
@@ -112,7 +112,7 @@ impl UnservedKeys {
         if is_late && !self.is_reported && !self.keys.is_empty() {
             self.is_reported = true;
             tracing::warn!(keys = ?self.keys, "no instance reconciles the objects of these shards");
-            work.report_unserved(&self.keys).await;
+            work.report_unserved_parts(&self.keys).await;
         }
     }
 }

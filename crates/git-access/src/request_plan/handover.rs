@@ -49,9 +49,9 @@ fn read_holding(ledger: &CredentialLedger) -> DeliveryState {
     }
 }
 
-/// Lists the requests that continue until `heir`, which delivers to `deliveries`, has taken over from them, each with its namespaces.
+/// Lists the requests that continue until `successor`, which delivers to `deliveries`, has taken over from them, each with its namespaces.
 pub(super) fn list_predecessors<'a>(
-    heir: &FluxAccessRequest,
+    successor: &FluxAccessRequest,
     candidates: &[(&'a FluxAccessRequest, Verdict)],
     deliveries: &BTreeSet<String>,
 ) -> Vec<(&'a FluxAccessRequest, BTreeSet<String>)> {
@@ -60,9 +60,9 @@ pub(super) fn list_predecessors<'a>(
         .iter()
         .filter(|(request, verdict)| {
             is_let_through(verdict)
-                && request.metadata.name != heir.metadata.name
-                && request.spec.role == heir.spec.role
-                && is_of_same_entry(&request.spec, &heir.spec)
+                && request.metadata.name != successor.metadata.name
+                && request.spec.role == successor.spec.role
+                && is_of_same_entry(&request.spec, &successor.spec)
         })
         .map(|(request, _)| {
             let holdings = request.status.iter().flat_map(list_holdings);

@@ -332,14 +332,16 @@ impl Plan {
         kept: &mut BTreeSet<String>,
     ) {
         for ((_, wanted), serving) in resolved.iter().zip(serving) {
-            let Some(heir) = find_served(serving) else { continue };
-            let name = name_of(heir);
+            let Some(successor) = find_served(serving) else {
+                continue;
+            };
+            let name = name_of(successor);
             let Some(deliveries) = self.deliveries.get(&name).cloned() else {
                 continue;
             };
             let candidates = by_entry.get(&(wanted.target.id, wanted.secret_name.as_str()));
             let candidates = candidates.map(Vec::as_slice).unwrap_or_default();
-            for (request, places) in list_predecessors(heir, candidates, &deliveries) {
+            for (request, places) in list_predecessors(successor, candidates, &deliveries) {
                 let earlier = name_of(request);
                 // A request that another entry asks for continues anyway.
                 if kept.insert(earlier.clone()) {

@@ -198,10 +198,10 @@ pub(super) fn list_findings(seen: &Snapshot, ledger: &CredentialLedger, now: Tim
         }
         return findings;
     }
-    if let Some(heir) = seen.find_heir() {
+    if let Some(successor) = seen.find_successor() {
         let message = format!(
             "request {} asks for more and has the Secret now; the credential of this request ends once no source can use it any more",
-            heir.request_name
+            successor.request_name
         );
         add_finding(About::Progress, "HandingOver", message);
         return findings;

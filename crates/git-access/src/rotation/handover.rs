@@ -55,21 +55,21 @@ impl Snapshot {
             return false;
         };
         let is_kept = matches!(self.wanted, WantedState::Delivered | WantedState::HeldBack(_));
-        let heir = self.heir.iter().map(|heir| &heir.request_name);
+        let successor = self.successor.iter().map(|successor| &successor.request_name);
         let earlier = self.predecessors.iter().map(|earlier| &earlier.request_name);
-        !is_kept || self.is_mark_valid || heir.chain(earlier).any(|relative| relative == marked_for)
+        !is_kept || self.is_mark_valid || successor.chain(earlier).any(|relative| relative == marked_for)
     }
 
     /// Returns the request that has the Secret instead of this one. None while the Secret is this request's, even if the other one was proven before. If an entry asks
     /// for less, and then for more again, two requests take over from each other.
-    pub(super) fn find_heir(&self) -> Option<&Successor> {
-        let heir = self.heir.as_ref()?;
+    pub(super) fn find_successor(&self) -> Option<&Successor> {
+        let successor = self.successor.as_ref()?;
         let is_marked = match &self.secret {
-            SecretState::Present(secret) => secret.marked_for.as_ref() == Some(&heir.request_name),
+            SecretState::Present(secret) => secret.marked_for.as_ref() == Some(&successor.request_name),
             SecretState::Absent | SecretState::Unknown(_) => false,
         };
-        let is_taken = self.find_own(&self.ledger).is_none() && (is_marked || heir.is_proven);
-        is_taken.then_some(heir)
+        let is_taken = self.find_own(&self.ledger).is_none() && (is_marked || successor.is_proven);
+        is_taken.then_some(successor)
     }
 
     /// Returns the Secret if it is that of a request from which this one takes over.
@@ -104,7 +104,7 @@ impl<'a> StateMachine<'a> {
     }
 
     /// Plans after another request got the Secret: makes no credential, and ends the existing ones when the other request's is proven and the overlap is over.
-    pub(super) fn hand_over(&mut self, heir: &Successor) -> Next {
+    pub(super) fn hand_over(&mut self, successor: &Successor) -> Next {
         if let Some(next) = self.ledger.next.clone() {
             return match next.phase {
                 CredentialPhase::Intent => self.advance_credential(&next),
@@ -115,7 +115,7 @@ impl<'a> StateMachine<'a> {
                 }
             };
         }
-        if heir.is_proven {
+        if successor.is_proven {
             // No credential is made for an order now. The credentials that the order should end are ended.
             let order = self.seen.order.as_ref();
             let is_leak = order.is_some_and(|order| order.is_leak);
@@ -157,7 +157,7 @@ mod tests {
     fn has_heir(is_proven: bool) -> Snapshot {
         let mut seen = make_snapshot();
         seen.ledger.retiring.clear();
-        seen.heir = Some(Successor {
+        seen.successor = Some(Successor {
             request_name: "request-2".to_owned(),
             is_proven,
         });

@@ -73,7 +73,7 @@ pub struct Snapshot {
     /// Requests of the same entry whose Secret may be taken over.
     pub predecessors: Vec<Predecessor>,
     /// The request of the same entry that takes over the Secret, if any.
-    pub heir: Option<Successor>,
+    pub successor: Option<Successor>,
     /// The order of a user to replace the credential now.
     pub order: Option<Order>,
     /// The recorded ledger.

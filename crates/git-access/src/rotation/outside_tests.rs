@@ -113,7 +113,7 @@ fn a_secret_with_forged_mark_is_still_ours() {
     };
     assert!(is_foreign(|seen| seen.is_mark_valid = true));
     assert!(is_foreign(|seen| {
-        seen.heir = Some(Successor {
+        seen.successor = Some(Successor {
             request_name: "request-2".to_owned(),
             is_proven: false,
         });

@@ -159,8 +159,8 @@ impl<'a> StateMachine<'a> {
             // An unknown namespace is not a missing one.
             return Next::Wait(add_duration(self.now, schedule::LOOK));
         }
-        if let Some(heir) = self.seen.find_heir() {
-            return self.hand_over(heir);
+        if let Some(successor) = self.seen.find_successor() {
+            return self.hand_over(successor);
         }
         let next = match self.ledger.next.clone() {
             Some(next) => self.advance_credential(&next),

@@ -65,7 +65,7 @@ pub(super) fn make_snapshot() -> Snapshot {
         rotate: "90d".parse().unwrap(),
         wanted: WantedState::Delivered,
         predecessors: Vec::new(),
-        heir: None,
+        successor: None,
         order: None,
         ledger,
         namespace: NamespaceState::Present,

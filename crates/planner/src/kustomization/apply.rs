@@ -10,7 +10,7 @@ use tenure_api::{ObjectId, ObjectView, reason};
 
 use super::apply_mode::{self, ApplyMode};
 use super::changes;
-use super::claims::{self, Unknown};
+use super::claims::{self, UnknownOwners};
 use super::contested_fields;
 use super::context::Context;
 use super::custom_health::CustomHealth;
@@ -249,8 +249,8 @@ fn apply_stage<'a>(
     let deletes: Vec<Delete> = found.deletes.drain(..).map(|(_, delete)| delete).collect();
     let owners = match claims::find_claim_owners(context, &deletes) {
         Ok(owners) => owners,
-        Err(Unknown::Ask(requests)) => return Err(context.fork().plan_again(requests)),
-        Err(Unknown::Failed(message)) => {
+        Err(UnknownOwners::Ask(requests)) => return Err(context.fork().plan_again(requests)),
+        Err(UnknownOwners::Failed(message)) => {
             return Err(outcome::plan_failed(
                 context.fork(),
                 reason::RECONCILIATION_FAILED,

@@ -49,7 +49,7 @@ impl ApplyMode {
 
 /// A difference that [`ApplyMode::DetectOnly`] found: an action that another mode would take.
 #[derive(Clone, Debug)]
-pub(super) struct Detected {
+pub(super) struct DetectedDifference {
     /// The object; unset if a whole kind could not be looked up.
     pub(super) id: Option<ObjectId>,
     pub(super) what: DifferenceKind,
@@ -70,7 +70,7 @@ pub(super) fn record_apply(context: &mut Context<'_>, object: &DesiredObject, ch
             let names: Vec<String> = change.fields.iter().map(|field| field.path.clone()).collect();
             // The place of the object stands behind the object, since its fields can come from other files.
             let subject = format!("{} ({})", object.target.id.subject(), object.origin);
-            context.detected.push(Detected {
+            context.detected.push(DetectedDifference {
                 id: Some(object.target.id.clone()),
                 what: DifferenceKind::Changed,
                 line: describe_change(&subject, &names),
@@ -87,7 +87,7 @@ pub(super) fn describe_change(subject: &str, fields: &[String]) -> String {
 
 /// Records an action that another mode would take on an object.
 pub(super) fn record_difference(context: &mut Context<'_>, object: &DesiredObject, what: DifferenceKind, words: &str) {
-    context.detected.push(Detected {
+    context.detected.push(DetectedDifference {
         id: Some(object.target.id.clone()),
         what,
         line: format!("{} {words} ({})", object.target.id.subject(), object.origin),

@@ -21,7 +21,7 @@ const MOST_READS: usize = 64;
 const DEEPEST: usize = 8;
 
 /// The reason why the owners of claims are not known yet.
-pub(super) enum Unknown {
+pub(super) enum UnknownOwners {
     /// The plan sends these requests first.
     Ask(Vec<Request>),
     /// A request failed, and may succeed later.
@@ -29,7 +29,10 @@ pub(super) enum Unknown {
 }
 
 /// Finds the objects among the planned deletions that own claims, directly or through other objects.
-pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -> Result<BTreeSet<ObjectId>, Unknown> {
+pub(super) fn find_claim_owners(
+    context: &mut Context<'_>,
+    deletes: &[Delete],
+) -> Result<BTreeSet<ObjectId>, UnknownOwners> {
     let snapshot = context.snapshot;
     let mut candidates: BTreeMap<&str, BTreeMap<&str, &ObjectId>> = BTreeMap::new();
     for delete in deletes {
@@ -57,7 +60,7 @@ pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -
                 context.withhold(what, failure.message.clone());
             }
             Some(ClaimsAnswer::Failed(failure)) => {
-                return Err(Unknown::Failed(format!(
+                return Err(UnknownOwners::Failed(format!(
                     "the PersistentVolumeClaims of namespace {namespace} can't be listed before objects are deleted ({}): {}",
                     failure.reason, failure.message
                 )));
@@ -65,7 +68,7 @@ pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -
             Some(ClaimsAnswer::Found { more: true, .. }) => owners.extend(by_uid.values().map(|id| (*id).clone())),
             Some(ClaimsAnswer::Found { owners: found, .. }) => {
                 let mut walk = OwnerSearch::new(context, namespace, by_uid);
-                walk.walk_owners(found).map_err(Unknown::Failed)?;
+                walk.walk_owners(found).map_err(UnknownOwners::Failed)?;
                 owners.extend(walk.found);
                 requests.extend(walk.reads.into_iter().map(Request::Read));
             }
@@ -73,7 +76,7 @@ pub(super) fn find_claim_owners(context: &mut Context<'_>, deletes: &[Delete]) -
     }
     match requests.is_empty() {
         true => Ok(owners),
-        false => Err(Unknown::Ask(requests)),
+        false => Err(UnknownOwners::Ask(requests)),
     }
 }
 

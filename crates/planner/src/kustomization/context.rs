@@ -11,7 +11,7 @@ use tenure_api::{KustomizationSpec, ObjectId, reason};
 use tenure_tenancy::{Placement, ServiceAccount};
 
 use super::Plan;
-use super::apply_mode::{ApplyMode, Detected};
+use super::apply_mode::{ApplyMode, DetectedDifference};
 use super::ignore::Ignored;
 use super::remote_cluster;
 use super::step::Step;
@@ -42,7 +42,7 @@ pub(super) struct Context<'a> {
     /// The part of Git's content that is applied.
     pub(super) mode: ApplyMode,
     /// The differences that [`ApplyMode::DetectOnly`] found.
-    pub(super) detected: Vec<Detected>,
+    pub(super) detected: Vec<DetectedDifference>,
     /// The fields and objects that are left to other writers.
     pub(super) ignored: Arc<Ignored>,
     pub(super) memory: Memory,

@@ -17,9 +17,9 @@ use tenure_tenancy::{LEAST_INTERVAL, identity, inventory};
 
 use super::apply_mode::ApplyMode;
 use super::changes::{record_change, report_changes};
-use super::claims::{self, Unknown};
+use super::claims::{self, UnknownOwners};
 use super::context::{Context, deletes_objects, name_subject};
-use super::prune::{self, Verdict};
+use super::prune::{self, PruneDecision};
 use super::remote_cluster::TargetError;
 use super::removal_order::{self, NextRemoval};
 use super::step::{Step, SurveyRequest};
@@ -157,15 +157,17 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
             continue;
         }
         match prune::decide_candidate(&mut context, &target, "its Kustomization is deleted") {
-            Verdict::Read => reads.push(Request::Read(target)),
-            Verdict::Delete(delete) => deletes.push(delete),
-            Verdict::Gone => {}
-            Verdict::Released(why) | Verdict::Kept(why) => context.withhold(format!("deletion of {subject}"), why),
-            Verdict::Terminating => {
+            PruneDecision::Read => reads.push(Request::Read(target)),
+            PruneDecision::Delete(delete) => deletes.push(delete),
+            PruneDecision::Gone => {}
+            PruneDecision::Released(why) | PruneDecision::Kept(why) => {
+                context.withhold(format!("deletion of {subject}"), why)
+            }
+            PruneDecision::Terminating => {
                 context.watch.push(target.clone());
                 terminating.push(target);
             }
-            Verdict::Failed(message) => failures.push(message),
+            PruneDecision::Failed(message) => failures.push(message),
         }
     }
     if !reads.is_empty() {
@@ -187,8 +189,8 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         .collect();
     let owners = match claims::find_claim_owners(&mut context, &asked) {
         Ok(owners) => owners,
-        Err(Unknown::Ask(requests)) => return *context.plan_again(requests),
-        Err(Unknown::Failed(message)) => return end_blocked(context, reason::PRUNE_FAILED, &message),
+        Err(UnknownOwners::Ask(requests)) => return *context.plan_again(requests),
+        Err(UnknownOwners::Failed(message)) => return end_blocked(context, reason::PRUNE_FAILED, &message),
     };
     let guarded = guard::guard_deletion(&mut context, deletes, &owners);
     if let Some(message) = guarded.find_stop() {

@@ -8,9 +8,9 @@ use tenure_api::{ObjectId, ObjectView, reason};
 use tenure_tenancy::inventory;
 use tenure_tenancy::write_scope::{self, Scope};
 
-use super::apply_mode::{ApplyMode, Detected};
+use super::apply_mode::{ApplyMode, DetectedDifference};
 use super::changes;
-use super::claims::{self, Unknown};
+use super::claims::{self, UnknownOwners};
 use super::context::Context;
 use super::desired::Desired;
 use super::object_action::find_version;
@@ -38,7 +38,7 @@ pub(super) struct Pruned {
 }
 
 /// The possible action for one object of the inventory.
-pub(super) enum Verdict {
+pub(super) enum PruneDecision {
     Read,
     Delete(Delete),
     /// The object does not exist, or does not exist any more.
@@ -128,19 +128,19 @@ pub(super) fn prune_objects(context: &mut Context<'_>, desired: &Desired) -> Pha
     let mut threatened = 0;
     for target in candidates {
         let verdict = decide_candidate(context, &target, "it is no longer in the source");
-        let goes = matches!(verdict, Verdict::Delete(_) | Verdict::Failed(_));
+        let goes = matches!(verdict, PruneDecision::Delete(_) | PruneDecision::Failed(_));
         threatened += usize::from(goes || context.snapshot.attempt.deleted.contains_key(&target.id));
         match verdict {
-            Verdict::Read => reads.push(Request::Read(target)),
-            Verdict::Delete(delete) => deletes.push(delete),
-            Verdict::Gone => {}
-            Verdict::Released(why) => context.withhold(format!("prune of {}", target.id.subject()), why),
-            Verdict::Kept(why) => {
+            PruneDecision::Read => reads.push(Request::Read(target)),
+            PruneDecision::Delete(delete) => deletes.push(delete),
+            PruneDecision::Gone => {}
+            PruneDecision::Released(why) => context.withhold(format!("prune of {}", target.id.subject()), why),
+            PruneDecision::Kept(why) => {
                 pruned.kept.push(target.id.subject());
                 context.withhold(format!("prune of {}", target.id.subject()), why);
             }
-            Verdict::Terminating => terminating.push(target),
-            Verdict::Failed(message) => failures.push(message),
+            PruneDecision::Terminating => terminating.push(target),
+            PruneDecision::Failed(message) => failures.push(message),
         }
     }
     if !reads.is_empty() {
@@ -150,19 +150,21 @@ pub(super) fn prune_objects(context: &mut Context<'_>, desired: &Desired) -> Pha
     if context.mode == ApplyMode::DetectOnly {
         for delete in deletes {
             let line = format!("{} would be deleted: {}", delete.target.id.subject(), delete.why);
-            context.detected.push(Detected {
+            context.detected.push(DetectedDifference {
                 id: Some(delete.target.id),
                 what: DifferenceKind::Pruned,
                 line,
                 fields: Vec::new(),
             });
         }
-        context.detected.extend(failures.into_iter().map(|line| Detected {
-            id: None,
-            what: DifferenceKind::Unseen,
-            line,
-            fields: Vec::new(),
-        }));
+        context
+            .detected
+            .extend(failures.into_iter().map(|line| DetectedDifference {
+                id: None,
+                what: DifferenceKind::Unseen,
+                line,
+                fields: Vec::new(),
+            }));
         return Ok(pruned);
     }
     // Objects that other Kustomizations of the source want aren't threatened by this prune.
@@ -176,8 +178,8 @@ pub(super) fn prune_objects(context: &mut Context<'_>, desired: &Desired) -> Pha
     };
     let owners = match claims::find_claim_owners(context, &deletes) {
         Ok(owners) => owners,
-        Err(Unknown::Ask(requests)) => return Err(context.fork().plan_again(requests)),
-        Err(Unknown::Failed(message)) => {
+        Err(UnknownOwners::Ask(requests)) => return Err(context.fork().plan_again(requests)),
+        Err(UnknownOwners::Failed(message)) => {
             failures.push(message);
             return Err(outcome::plan_failed(
                 context.fork(),
@@ -296,13 +298,13 @@ fn keep_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &m
 }
 
 /// Judges one candidate, by its live state and the answers of this attempt.
-pub(super) fn decide_candidate(context: &mut Context<'_>, target: &Watched, why: &str) -> Verdict {
+pub(super) fn decide_candidate(context: &mut Context<'_>, target: &Watched, why: &str) -> PruneDecision {
     let subject = target.id.subject();
     let live = match context.find_live(&target.id) {
-        None => return Verdict::Read,
-        Some(Live::Absent | Live::Unserved) => return Verdict::Gone,
+        None => return PruneDecision::Read,
+        Some(Live::Absent | Live::Unserved) => return PruneDecision::Gone,
         Some(Live::Failed(failure)) => {
-            return Verdict::Failed(format!(
+            return PruneDecision::Failed(format!(
                 "{subject} can't be read before its deletion ({}): {}",
                 failure.reason, failure.message
             ));
@@ -311,7 +313,7 @@ pub(super) fn decide_candidate(context: &mut Context<'_>, target: &Watched, why:
     };
     match context.snapshot.attempt.deleted.get(&target.id) {
         Some(DeleteAnswer::Changed { times, .. }) if *times >= LOOKS => {
-            return Verdict::Failed(format!("{subject} keeps changing while it is to be deleted"));
+            return PruneDecision::Failed(format!("{subject} keeps changing while it is to be deleted"));
         }
         // The known state may be from before the change.
         Some(DeleteAnswer::Changed {
@@ -319,13 +321,13 @@ pub(super) fn decide_candidate(context: &mut Context<'_>, target: &Watched, why:
             looked_again: false,
             ..
         }) if *resource_version == find_version(live) => {
-            return Verdict::Read;
+            return PruneDecision::Read;
         }
         Some(DeleteAnswer::Changed { .. }) => {}
-        Some(DeleteAnswer::Absent) => return Verdict::Gone,
-        Some(DeleteAnswer::Accepted) => return Verdict::Terminating,
+        Some(DeleteAnswer::Absent) => return PruneDecision::Gone,
+        Some(DeleteAnswer::Accepted) => return PruneDecision::Terminating,
         Some(DeleteAnswer::Failed(failure)) => {
-            return Verdict::Failed(format!(
+            return PruneDecision::Failed(format!(
                 "{subject} delete failed ({}): {}",
                 failure.reason, failure.message
             ));
@@ -335,24 +337,24 @@ pub(super) fn decide_candidate(context: &mut Context<'_>, target: &Watched, why:
     if !inventory::is_owned(live, context.namespace, context.name) {
         // A watch may still report the state before this Kustomization took the object over. If the object were given up for that, it would be in no inventory.
         if context.memory.confirmed.insert(target.id.clone()) {
-            return Verdict::Read;
+            return PruneDecision::Read;
         }
-        return Verdict::Released("its owner labels do not name this Kustomization: it is left".to_owned());
+        return PruneDecision::Released("its owner labels do not name this Kustomization: it is left".to_owned());
     }
     if flux_components::keeps_kinds(context.snapshot, &target.id) {
         let why = "objects of its kind are reconciled here, and would go with it: it is left";
-        return Verdict::Released(why.to_owned());
+        return PruneDecision::Released(why.to_owned());
     }
     let says = |key: &str, value: &str| ObjectView::new(live).has_annotation(key, value);
     for (key, value) in [(PRUNE, "disabled"), (RECONCILE, "disabled"), (SSA, "Ignore")] {
         if says(key, value) {
-            return Verdict::Kept(format!("annotation {key} says {value}: it is left"));
+            return PruneDecision::Kept(format!("annotation {key} says {value}: it is left"));
         }
     }
     if ObjectView::new(live).is_being_deleted() {
-        return Verdict::Terminating;
+        return PruneDecision::Terminating;
     }
-    Verdict::Delete(Delete {
+    PruneDecision::Delete(Delete {
         target: target.clone(),
         uid: ObjectView::new(live).find_text("/metadata/uid").map(str::to_owned),
         resource_version: find_version(live),

@@ -68,11 +68,11 @@ impl World {
             .collect()
     }
 
-    pub(super) fn find_heir(&self) -> Option<Successor> {
-        let heir = self.other.as_ref().filter(|_| !self.is_heir)?;
-        let current = heir.ledger.current.as_ref();
+    pub(super) fn find_successor(&self) -> Option<Successor> {
+        let successor = self.other.as_ref().filter(|_| !self.is_heir)?;
+        let current = successor.ledger.current.as_ref();
         Some(Successor {
-            request_name: heir.name.to_owned(),
+            request_name: successor.name.to_owned(),
             is_proven: current.is_some_and(|held| held.verified_at.is_some()),
         })
     }

@@ -141,8 +141,8 @@ fn hand_over(world: &mut World) {
         if world.is_heir {
             continue;
         }
-        let heir = world.other.as_ref().unwrap();
-        let is_proven = heir
+        let successor = world.other.as_ref().unwrap();
+        let is_proven = successor
             .ledger
             .current
             .as_ref()

@@ -230,7 +230,7 @@ impl World {
             rotate: "1d".parse().unwrap(),
             wanted: self.wanted.clone(),
             predecessors: self.list_predecessors(),
-            heir: self.find_heir(),
+            successor: self.find_successor(),
             order: self.order.clone(),
             ledger: self.ledger.clone(),
             namespace: NamespaceState::Present,
