@@ -19,7 +19,7 @@ const SHOWN: usize = 60;
 /// A target: its folder, its name, the longest input in bytes, and its dictionary.
 struct Target(&'static str, &'static str, u32, Option<&'static str>);
 
-const TARGETS: [Target; 25] = [
+const TARGETS: [Target; 27] = [
     Target(OWN, "git_pack", 8192, None),
     Target(OWN, "git_pack_model", 2048, None),
     Target(OWN, "git_conversation", 16_384, Some("git.txt")),
@@ -29,6 +29,8 @@ const TARGETS: [Target; 25] = [
     Target(OWN, "oci_manifest", 8192, Some("json.txt")),
     Target(OWN, "oci_layer", 16_384, Some("tar.txt")),
     Target(OWN, "s3_listing", 8192, Some("xml.txt")),
+    Target(OWN, "helm_index", 8192, Some("helm.txt")),
+    Target(OWN, "helm_chart", 16_384, Some("tar.txt")),
     Target(OWN, "known_hosts", 4096, Some("ssh.txt")),
     Target(OWN, "openpgp_packets", 4096, None),
     Target(OWN, "openpgp_signature", 4096, None),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::helm::ChartFacts;
+use crate::chart::ChartFacts;
 
 /// The identity of an artifact's content: everything that a rendering depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

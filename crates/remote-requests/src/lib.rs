@@ -6,6 +6,7 @@
 pub mod address;
 pub mod artifact;
 pub mod bucket;
+pub mod chart;
 pub mod composition;
 pub mod download;
 pub mod fetch;

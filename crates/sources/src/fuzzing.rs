@@ -20,6 +20,7 @@ pub mod tar;
 pub mod texts;
 
 pub use crate::bucket::fuzzing as listing;
+pub use crate::helm::fuzzing::{chart, index};
 pub use crate::oci::fuzzing::{layer, manifest};
 
 use crate::budget::{BudgetLimits, ByteBudget};

@@ -31,7 +31,7 @@ pub(super) struct ChartFile {
 }
 
 /// The files of a chart by path, without the folder that an archive has around them.
-pub(super) type ChartFiles = BTreeMap<String, ChartFile>;
+pub(super) type ChartTree = BTreeMap<String, ChartFile>;
 
 /// Checks that an archive is a chart, and returns its metadata. Only the metadata stays in memory.
 ///
@@ -46,7 +46,7 @@ pub(super) fn check_archive(archive: impl Read, cancelled: &AtomicBool) -> Resul
 ///
 /// # Errors
 /// Says what is wrong.
-pub(super) fn read_archive(archive: impl Read, cancelled: &AtomicBool) -> Result<ChartFiles, String> {
+pub(super) fn read_archive(archive: impl Read, cancelled: &AtomicBool) -> Result<ChartTree, String> {
     read_entries(archive, cancelled, |_| true)
 }
 
@@ -54,7 +54,7 @@ pub(super) fn read_archive(archive: impl Read, cancelled: &AtomicBool) -> Result
 ///
 /// # Errors
 /// Says what is missing or wrong.
-pub(super) fn read_metadata(files: &ChartFiles) -> Result<Metadata, String> {
+pub(super) fn read_metadata(files: &ChartTree) -> Result<Metadata, String> {
     let file = files
         .get(CHART_FILE)
         .ok_or_else(|| format!("no '{CHART_FILE}' found"))?;
@@ -92,8 +92,8 @@ fn read_entries(
     archive: impl Read,
     cancelled: &AtomicBool,
     is_wanted: impl Fn(&str) -> bool,
-) -> Result<ChartFiles, String> {
-    let mut files = ChartFiles::new();
+) -> Result<ChartTree, String> {
+    let mut files = ChartTree::new();
     let (mut count, mut bytes) = (0_usize, 0_u64);
     // Headers and padding come on top of the files.
     let bound = UNPACKED_BYTES + MOST_FILES as u64 * (1536 + 2 * LONGEST_PATH as u64);

@@ -9,11 +9,12 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tenure_remote_requests::artifact::{ArtifactFacts, StoredArtifact};
+use tenure_remote_requests::chart::{ChartFacts, PulledChart};
 use tenure_remote_requests::fetch::Fetched;
-use tenure_remote_requests::helm::{ChartFacts, ChartRequest, PulledChart};
+use tenure_remote_requests::helm::ChartRequest;
 use tokio::time::Instant;
 
-use super::archive::{ARCHIVE_BYTES, ChartFiles, UNPACKED_BYTES, check_archive, read_archive, read_metadata};
+use super::archive::{ARCHIVE_BYTES, ChartTree, UNPACKED_BYTES, check_archive, read_archive, read_metadata};
 use super::error::ChartError;
 use super::fetch_index::read_text;
 use super::folder::{ChartReader, FoundChart};
@@ -88,7 +89,7 @@ struct Fetch<'a> {
     deadline: Instant,
 }
 
-/// What a thread for blocking work needs to package a chart.
+/// The request and the limits for a thread that packages a chart.
 struct Packaging {
     source: SourceKey,
     asked: ChartRequest,
@@ -110,7 +111,7 @@ struct PackagedChart {
 enum CheckedChart {
     /// The chart was packaged with other values.
     Packaged(Box<PackagedChart>),
-    /// The archive is used as it is.
+    /// The archive is used unchanged.
     Unchanged(Metadata),
 }
 
@@ -118,14 +119,14 @@ enum CheckedChart {
 struct ValuesInChart;
 
 impl FindValues for ValuesInChart {
-    fn find_values(&self, files: &ChartFiles, path: &str) -> Option<Bytes> {
+    fn find_values(&self, files: &ChartTree, path: &str) -> Option<Bytes> {
         let parts: Vec<&str> = path.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
         files.get(&parts.join("/")).map(|file| file.content.clone())
     }
 }
 
 impl FindValues for ChartReader<'_> {
-    fn find_values(&self, _files: &ChartFiles, path: &str) -> Option<Bytes> {
+    fn find_values(&self, _files: &ChartTree, path: &str) -> Option<Bytes> {
         self.read_file(path)
     }
 }
@@ -353,7 +354,7 @@ impl Fetch<'_> {
 }
 
 impl Packaging {
-    /// Checks a received archive, and packages it anew if the values change. Blocks.
+    /// Checks a received archive, and packages the chart again if its values change. Blocks.
     fn finish_received(&self, received: ReceivedFile, cancelled: &AtomicBool) -> Result<PackagedChart, ChartError> {
         let ReceivedFile { file, digest, size } = received;
         let mut archive = file.file();
@@ -366,7 +367,7 @@ impl Packaging {
         Ok(describe_unchanged(file, (digest, size), metadata))
     }
 
-    /// Checks an archive that is stored already, and packages it anew if the values change. Blocks.
+    /// Checks a stored archive, and packages the chart again if its values change. Blocks.
     fn check_stored(&self, (digest, size): (&str, u64), cancelled: &AtomicBool) -> Result<CheckedChart, ChartError> {
         if size > ARCHIVE_BYTES {
             let limit = describe_bytes(ARCHIVE_BYTES);
@@ -441,7 +442,7 @@ impl Packaging {
         }
     }
 
-    fn merge_values(&self, files: &mut ChartFiles, finder: &impl FindValues) -> Result<Vec<String>, ChartError> {
+    fn merge_values(&self, files: &mut ChartTree, finder: &impl FindValues) -> Result<Vec<String>, ChartError> {
         let wanted = &self.asked.values_files;
         if wanted.is_empty() {
             return Ok(Vec::new());
@@ -449,7 +450,7 @@ impl Packaging {
         replace_values(files, wanted, self.asked.ignores_missing_values_files, finder)
     }
 
-    /// Takes an archive of another source as it is.
+    /// Copies an archive of another source.
     fn copy_archive(&self, archive: &Bytes, metadata: Metadata) -> Result<PackagedChart, ChartError> {
         let mut file = self.store.incoming_file(&self.account.lane)?;
         let path = file.path().to_owned();
@@ -463,7 +464,7 @@ impl Packaging {
 
     fn write(
         &self,
-        files: &ChartFiles,
+        files: &ChartTree,
         metadata: &Metadata,
         version: String,
         values_files: Vec<String>,
@@ -512,7 +513,7 @@ impl Packaging {
     }
 }
 
-/// Describes an archive that is taken as it is.
+/// Describes an unchanged archive.
 fn describe_unchanged(file: IncomingFile, (digest, size): (String, u64), metadata: Metadata) -> PackagedChart {
     PackagedChart {
         file,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::archive::{
-    ChartFile, ChartFiles, FILE_BYTES, LONGEST_PATH, MOST_FILES, UNPACKED_BYTES, read_archive, read_metadata,
+    ChartFile, ChartTree, FILE_BYTES, LONGEST_PATH, MOST_FILES, UNPACKED_BYTES, read_archive, read_metadata,
 };
 use super::error::ChartError;
 use super::ignore::HelmIgnore;
@@ -18,9 +18,9 @@ const MOST_DEPTH: usize = 64;
 
 /// A chart as the source has it.
 pub(super) enum FoundChart {
-    /// An archive, which may be used as it is.
+    /// A packaged chart.
     Archive(bytes::Bytes),
-    Folder(ChartFiles),
+    Folder(ChartTree),
 }
 
 /// The files of a source, from which charts are read.
@@ -31,7 +31,7 @@ pub(super) struct ChartReader<'a> {
 
 /// The files of one folder while they are collected.
 struct Walk {
-    files: ChartFiles,
+    files: ChartTree,
     ignore: HelmIgnore,
     visited: usize,
     bytes: u64,
@@ -64,7 +64,7 @@ impl ChartReader<'_> {
     pub(super) fn add_dependencies(
         &self,
         path: &str,
-        files: &mut ChartFiles,
+        files: &mut ChartTree,
         metadata: &Metadata,
     ) -> Result<usize, ChartError> {
         let existing = self.list_existing(files).map_err(ChartError::Dependency)?;
@@ -80,7 +80,7 @@ impl ChartReader<'_> {
     }
 
     /// Lists the names of the charts in `charts/`.
-    fn list_existing(&self, files: &ChartFiles) -> Result<Vec<String>, String> {
+    fn list_existing(&self, files: &ChartTree) -> Result<Vec<String>, String> {
         let mut names = Vec::new();
         for (path, file) in files {
             let Some(inner) = path.strip_prefix("charts/") else {
@@ -101,7 +101,7 @@ impl ChartReader<'_> {
         Ok(names)
     }
 
-    fn add_dependency(&self, path: &str, files: &mut ChartFiles, needed: &Dependency) -> Result<(), ChartError> {
+    fn add_dependency(&self, path: &str, files: &mut ChartTree, needed: &Dependency) -> Result<(), ChartError> {
         let name = needed.inner_name();
         let failed =
             |problem: String| ChartError::Dependency(format!("failed to add local dependency '{name}': {problem}"));
@@ -156,7 +156,7 @@ impl ChartReader<'_> {
     }
 
     /// Reads all files of a folder.
-    fn read_folder(&self, folder: &str) -> Result<ChartFiles, ChartError> {
+    fn read_folder(&self, folder: &str) -> Result<ChartTree, ChartError> {
         let ignore = match self
             .resolve(folder, ".helmignore")
             .and_then(|path| self.tree.node(&path))
@@ -263,7 +263,7 @@ impl Walk {
 }
 
 /// Checks that a chart with its dependencies is not too large.
-fn check_size(files: &ChartFiles) -> Result<(), String> {
+fn check_size(files: &ChartTree) -> Result<(), String> {
     let bytes: u64 = files.values().map(|file| file.content.len() as u64).sum();
     if bytes > UNPACKED_BYTES || files.len() > MOST_FILES {
         let limit = describe_bytes(UNPACKED_BYTES);

@@ -23,7 +23,7 @@ struct Rule {
 }
 
 impl HelmIgnore {
-    /// Reads the patterns, and adds the one that Helm always has.
+    /// Reads the patterns, and adds Helm's own pattern.
     ///
     /// # Errors
     /// Says which pattern can't be read.

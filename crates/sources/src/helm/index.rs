@@ -175,7 +175,7 @@ impl<'text> IndexReader<'text, '_> {
                 }
                 shorten(&text).map(Some)
             }
-            _ => Err("a field that must be a text is none".to_owned()),
+            _ => Err("a field has a map or a list in place of a text".to_owned()),
         }
     }
 
@@ -239,7 +239,7 @@ fn shorten(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Chooses the version that is written as wanted, or else the highest one in the wanted range. Of equal versions, the one that was created last counts. An empty text
+/// Chooses the version that is written as wanted, or else the highest one in the wanted range. The creation time decides between equal versions. An empty text
 /// means the highest version without a pre-release.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ pub(super) struct Metadata {
     pub(super) name: String,
     pub(super) version: String,
     pub(super) dependencies: Vec<Dependency>,
-    /// All fields, to write them again.
+    /// The fields of the file, for another copy of it.
     fields: Map<String, Value>,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Metadata {
 pub(super) struct Dependency {
     pub(super) name: String,
     pub(super) version: String,
-    /// Its address: empty or `file://` in the same source, otherwise a repository.
+    /// The address of the chart. It is empty or `file://` in the same source, and a repository otherwise.
     pub(super) repository: String,
     /// The name within the chart, if it is another one.
     pub(super) alias: Option<String>,

@@ -7,6 +7,8 @@ mod error;
 mod fetch_chart;
 mod fetch_index;
 mod folder;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod ignore;
 mod index;
 mod metadata;

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use bytes::Bytes;
 
-use super::archive::{ChartFile, ChartFiles, FILE_BYTES};
+use super::archive::{ChartFile, ChartTree, FILE_BYTES};
 use super::error::ChartError;
 use super::metadata::{CHART_FILE, Metadata, VALUES_FILE};
 use crate::archive_writer::{ArchiveWriter, WriteError, Written};
@@ -15,7 +15,7 @@ use crate::yaml_merge::merge_maps;
 /// Finds the file of an entry of `spec.valuesFiles`.
 pub(super) trait FindValues {
     /// Returns the content of the file; `None` if it does not exist.
-    fn find_values(&self, files: &ChartFiles, path: &str) -> Option<Bytes>;
+    fn find_values(&self, files: &ChartTree, path: &str) -> Option<Bytes>;
 }
 
 /// Replaces the default values of a chart by those of files, a later one over an earlier one. Returns the files that exist.
@@ -23,7 +23,7 @@ pub(super) trait FindValues {
 /// # Errors
 /// A [`ChartError::ValuesFiles`] that names the missing or unreadable file.
 pub(super) fn replace_values(
-    files: &mut ChartFiles,
+    files: &mut ChartTree,
     wanted: &[String],
     ignore_missing: bool,
     finder: &impl FindValues,
@@ -69,7 +69,7 @@ pub(super) fn replace_values(
 /// # Errors
 /// A [`WriteError`] of the archive.
 pub(super) fn write_package<W: Write>(
-    files: &ChartFiles,
+    files: &ChartTree,
     metadata: &Metadata,
     version: &str,
     (out, limits, trees): (W, &Limits, &BudgetLimits),

@@ -78,6 +78,7 @@ impl Admin {
         let plural = match text("/kind") {
             "GitRepository" => "gitrepositories".to_owned(),
             "OCIRepository" => "ocirepositories".to_owned(),
+            "HelmRepository" => "helmrepositories".to_owned(),
             "PackageValues" => "packagevalues".to_owned(),
             kind => format!("{}s", kind.to_lowercase()),
         };

@@ -94,7 +94,10 @@ fn unreadable_indexes_are_refused() {
         ("apiVersion: v1\nentries: {}\nentries: {}\n", "twice"),
         ("- a\n", "it is no map"),
         ("<html>", "it is no map"),
-        ("apiVersion: v1\nentries: {app: [{version: [1]}]}\n", "must be a text"),
+        (
+            "apiVersion: v1\nentries: {app: [{version: [1]}]}\n",
+            "in place of a text",
+        ),
         ("apiVersion: v1\nentries: {app: [\n", "line"),
     ] {
         let found = read(text, "app").unwrap_err();

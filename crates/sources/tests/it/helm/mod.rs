@@ -207,7 +207,7 @@ async fn chart_of_an_index_is_stored_unchanged() {
     let before = stand.server.requests().len();
     assert!(matches!(stand.fetch(&asked).await.unwrap(), Fetched::Unchanged { revision } if revision == "1.0.0"));
     assert_eq!(stand.server.requests().len(), before);
-    // A changed object makes its artifact anew.
+    // With another generation, the artifact is made again.
     asked.generation = Some(2);
     assert_eq!(stand.get(&asked).await.facts, stored.facts);
 }
