@@ -83,6 +83,7 @@ pub(super) const WAYS: [&[ImpersonationRight]; 3] = [
         any("create", "source.toolkit.fluxcd.io", "gitrepositories"),
         any("create", "source.toolkit.fluxcd.io", "ocirepositories"),
         any("create", "source.toolkit.fluxcd.io", "buckets"),
+        any("create", "source.toolkit.fluxcd.io", "helmrepositories"),
         any("create", "source.extensions.fluxcd.io", "artifactgenerators"),
         any("patch", "kustomize.toolkit.fluxcd.io", "kustomizations"),
         any("patch", "helm.toolkit.fluxcd.io", "helmreleases"),
@@ -90,6 +91,7 @@ pub(super) const WAYS: [&[ImpersonationRight]; 3] = [
         any("patch", "source.toolkit.fluxcd.io", "gitrepositories"),
         any("patch", "source.toolkit.fluxcd.io", "ocirepositories"),
         any("patch", "source.toolkit.fluxcd.io", "buckets"),
+        any("patch", "source.toolkit.fluxcd.io", "helmrepositories"),
         any("patch", "source.extensions.fluxcd.io", "artifactgenerators"),
         any("update", "kustomize.toolkit.fluxcd.io", "kustomizations"),
         any("update", "helm.toolkit.fluxcd.io", "helmreleases"),
@@ -97,6 +99,7 @@ pub(super) const WAYS: [&[ImpersonationRight]; 3] = [
         any("update", "source.toolkit.fluxcd.io", "gitrepositories"),
         any("update", "source.toolkit.fluxcd.io", "ocirepositories"),
         any("update", "source.toolkit.fluxcd.io", "buckets"),
+        any("update", "source.toolkit.fluxcd.io", "helmrepositories"),
         any("update", "source.extensions.fluxcd.io", "artifactgenerators"),
     ],
 ];

@@ -19,7 +19,7 @@ pub struct Artifact {
     /// When the artifact was last changed.
     #[schemars(schema_with = "time::describe")]
     pub last_update_time: Time,
-    /// What the upstream says of it.
+    /// Metadata from the upstream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, String>>,
     /// Path within the artifact store: `<kind>/<namespace>/<name>/<file>`.

@@ -80,7 +80,7 @@ pub struct ArtifactSource {
     /// Name of the source in `artifacts` and `pathPattern`, unique in this generator: at most 63 lower-case letters, digits, `-` and `_`.
     #[schemars(length(max = 63), regex(pattern = r"^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$"))]
     pub alias: String,
-    /// Kind of the source. `HelmChart` is not supported yet.
+    /// Kind of the source.
     #[schemars(extend("enum" = ["Bucket", "GitRepository", "OCIRepository", "HelmChart", "ExternalArtifact"]))]
     pub kind: String,
     /// Name of the source.

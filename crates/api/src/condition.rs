@@ -41,6 +41,8 @@ pub const ARTIFACT_IN_STORAGE: &str = "ArtifactInStorage";
 pub const ARTIFACT_OUTDATED: &str = "ArtifactOutdated";
 /// Fetching from the upstream of a source failed.
 pub const FETCH_FAILED: &str = "FetchFailed";
+/// Making the artifact of a HelmChart failed, after its chart was found.
+pub const BUILD_FAILED: &str = "BuildFailed";
 /// Storing the artifact of a source failed.
 pub const STORAGE_OPERATION_FAILED: &str = "StorageOperationFailed";
 /// An included source is unavailable.

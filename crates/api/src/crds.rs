@@ -39,6 +39,8 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
         complete_definition::<Enforcement>("Enforcement", None)?,
         complete_definition::<ExternalArtifact>("ExternalArtifact", None)?,
         complete_definition::<GitRepository>("GitRepository", Some(json!({ "observedGeneration": -1 })))?,
+        complete_definition::<HelmChart>("HelmChart", Some(json!({ "observedGeneration": -1 })))?,
+        complete_definition::<HelmRepository>("HelmRepository", Some(json!({ "observedGeneration": -1 })))?,
         complete_definition::<Kustomization>("Kustomization", Some(json!({ "observedGeneration": -1 })))?,
         complete_definition::<OciRepository>("OCIRepository", Some(json!({ "observedGeneration": -1 })))?,
         complete_definition::<Provider>("Provider", None)?,
@@ -81,17 +83,13 @@ pub fn package_crds() -> Result<Vec<Value>, CrdError> {
     Ok(crds)
 }
 
-/// Returns the CRDs of the kinds that helm-controller needs for the HelmReleases of Packages, ordered by name. In a cluster with Flux, the CRDs are Flux's own.
+/// Returns the CRD of the kind that helm-controller reconciles, for the HelmReleases of Packages. In a cluster with Flux, the CRD is Flux's own.
 ///
 /// # Errors
 /// As [`crds`].
 pub fn helm_crds() -> Result<Vec<Value>, CrdError> {
     let never = || Some(json!({ "observedGeneration": -1 }));
-    let mut crds = vec![
-        complete_definition::<HelmChart>("HelmChart", never())?,
-        complete_definition::<HelmRelease>("HelmRelease", never())?,
-        complete_definition::<HelmRepository>("HelmRepository", never())?,
-    ];
+    let mut crds = vec![complete_definition::<HelmRelease>("HelmRelease", never())?];
     crds.iter_mut().for_each(mark_as_optional);
     Ok(crds)
 }

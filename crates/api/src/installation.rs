@@ -161,7 +161,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = vec![
         // One watch for each kind serves all lanes: it shows which lane has work. The lanes do the work.
         json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
-        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": seen}),
+        json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "helmcharts", "helmrepositories", "ocirepositories"], "verbs": seen}),
         json!({"apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": seen}),
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": seen}),
         json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": seen}),

@@ -91,7 +91,7 @@ pub const UNSUPPORTED_SOURCE_KIND: &str = "UnsupportedSourceKind";
 pub const INVALID_CHART_REFERENCE: &str = "InvalidChartReference";
 /// A chart could not be fetched.
 pub const CHART_PULL_ERROR: &str = "ChartPullError";
-/// A chart was fetched, and is stored as it is.
+/// A chart was fetched and stored unchanged.
 pub const CHART_PULL_SUCCEEDED: &str = "ChartPullSucceeded";
 /// The version of a chart can't have build metadata.
 pub const METADATA_PATCH_ERROR: &str = "MetadataPatchError";

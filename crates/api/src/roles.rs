@@ -162,7 +162,14 @@ pub const LANE_KINDS: [(&str, &[&str]); 5] = [
     ("source.extensions.fluxcd.io", &["artifactgenerators"]),
     (
         "source.toolkit.fluxcd.io",
-        &["buckets", "externalartifacts", "gitrepositories", "ocirepositories"],
+        &[
+            "buckets",
+            "externalartifacts",
+            "gitrepositories",
+            "helmcharts",
+            "helmrepositories",
+            "ocirepositories",
+        ],
     ),
     ("tenure.dev", &["surfaces"]),
 ];
@@ -179,7 +186,7 @@ fn list_book_rules() -> Vec<Value> {
         json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators/status", "artifactgenerators/finalizers"], "verbs": status_verbs }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts/status", "externalartifacts/finalizers"], "verbs": status_verbs }),
         // Only users and repositories create these: no create, no delete.
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "ocirepositories"], "verbs": ["get", "patch"] }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "helmcharts", "helmrepositories", "ocirepositories"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["receivers/status", "receivers/finalizers"], "verbs": status_verbs }),
@@ -188,6 +195,7 @@ fn list_book_rules() -> Vec<Value> {
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["gitrepositories/status", "gitrepositories/finalizers"], "verbs": status_verbs }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["ocirepositories/status", "ocirepositories/finalizers"], "verbs": status_verbs }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets/status", "buckets/finalizers"], "verbs": status_verbs }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["helmcharts/status", "helmcharts/finalizers", "helmrepositories/status", "helmrepositories/finalizers"], "verbs": status_verbs }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations/status", "kustomizations/finalizers"], "verbs": status_verbs }),
         json!({ "apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"] }),
     ]
@@ -245,7 +253,7 @@ fn author_cluster_role(choice: &ControllerChoice) -> Value {
     let write = json!(["create", "update", "patch", "delete"]);
     let written = vec![
         json!({ "apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": write }),
-        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "ocirepositories"], "verbs": write }),
+        json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "gitrepositories", "helmcharts", "helmrepositories", "ocirepositories"], "verbs": write }),
         json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": write }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": write }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": write }),
@@ -428,6 +436,8 @@ mod tests {
             "artifactgenerators",
             "buckets",
             "gitrepositories",
+            "helmcharts",
+            "helmrepositories",
             "kustomizations",
             "ocirepositories",
             "providers",

@@ -1,6 +1,7 @@
 //! The only list of reconciled kinds. A kind in this list is watched, driven, and notified of changes on which it depends.
 
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
+use tenure_api::helm::{HelmChart, HelmRepository};
 use tenure_api::{
     Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Package,
     PackageSource, PackageValues, Provider, Receiver, Surface, Tenant,
@@ -36,6 +37,8 @@ pub(crate) fn list_kinds() -> KindTable {
             KindEntry::new::<Bucket>(),
             KindEntry::new::<ArtifactGenerator>(),
             KindEntry::new::<ExternalArtifact>(),
+            KindEntry::new::<HelmRepository>(),
+            KindEntry::new::<HelmChart>(),
             KindEntry::new::<Kustomization>(),
             KindEntry::new::<Receiver>(),
             KindEntry::new::<Provider>(),
@@ -49,11 +52,12 @@ pub(crate) fn list_kinds() -> KindTable {
 }
 
 /// Pairs of kinds, of which the first can't work without the second. A Kustomization applies only artifacts that the same process has fetched. An
-/// ArtifactGenerator needs the ExternalArtifacts to be made. OCIRepositories and Buckets are optional for users without registries and object stores.
-const NEEDS: [(&str, &str); 3] = [
+/// ArtifactGenerator needs the ExternalArtifacts to be made. A HelmChart may be of a HelmRepository. OCIRepositories and Buckets are optional for users without registries and object stores.
+const NEEDS: [(&str, &str); 4] = [
     (Kustomization::KIND.name, GitRepository::KIND.name),
     (ArtifactGenerator::KIND.name, ExternalArtifact::KIND.name),
     (ExternalArtifact::KIND.name, ArtifactGenerator::KIND.name),
+    (HelmChart::KIND.name, HelmRepository::KIND.name),
 ];
 
 /// Reads the reconciled kinds from a text such as `*,-tenant` (see [`EnabledKinds`]).

@@ -39,6 +39,11 @@ pub fn describe_deletion(object: &Value, neighbours: &Neighbours) -> Vec<String>
         "GitRepository" | "OCIRepository" | "Bucket" | "ExternalArtifact" | "ArtifactGenerator" => {
             lines.push(describe_users(view, neighbours));
         }
+        "HelmRepository" => {
+            lines.push("its HelmCharts get no new versions from then on; what they installed stays".to_owned())
+        }
+        "HelmChart" => lines
+            .push("the HelmRelease that names it gets no new version from then on; what it installed stays".to_owned()),
         "Provider" => lines.push(describe_alerts(view, neighbours)),
         "Receiver" => {
             lines.push("requests to its path are refused from then on; nothing applied is deleted".to_owned())

@@ -13,10 +13,12 @@ use crate::list_limits::{EVENT_MESSAGE_BYTES, EVENT_METADATA_BYTES};
 use crate::plan::{Event, EventKind, EventPlace};
 
 /// The kinds whose events are reported, and their API groups. Tenure emits no events about other kinds.
-pub const REPORTED_KINDS: [(&str, &str); 6] = [
+pub const REPORTED_KINDS: [(&str, &str); 8] = [
     ("GitRepository", "source.toolkit.fluxcd.io"),
     ("OCIRepository", "source.toolkit.fluxcd.io"),
     ("Bucket", "source.toolkit.fluxcd.io"),
+    ("HelmRepository", "source.toolkit.fluxcd.io"),
+    ("HelmChart", "source.toolkit.fluxcd.io"),
     ("ExternalArtifact", "source.toolkit.fluxcd.io"),
     ("ArtifactGenerator", "source.extensions.fluxcd.io"),
     ("Kustomization", "kustomize.toolkit.fluxcd.io"),

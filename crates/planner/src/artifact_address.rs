@@ -16,11 +16,13 @@ const ENDING: &str = ".tar.gz";
 /// The group of all kinds of sources.
 const GROUP: &str = "source.toolkit.fluxcd.io";
 /// The kinds and the resources for their rights. In a path, a kind is in lower case.
-const KINDS: [(&str, &str); 4] = [
+const KINDS: [(&str, &str); 6] = [
     ("GitRepository", "gitrepositories"),
     ("OCIRepository", "ocirepositories"),
     ("Bucket", "buckets"),
     ("ExternalArtifact", "externalartifacts"),
+    ("HelmRepository", "helmrepositories"),
+    ("HelmChart", "helmcharts"),
 ];
 
 /// The artifact of an object, as an address names it.
@@ -189,6 +191,8 @@ mod tests {
             ("OCIRepository", "ocirepository"),
             ("Bucket", "bucket"),
             ("ExternalArtifact", "externalartifact"),
+            ("HelmRepository", "helmrepository"),
+            ("HelmChart", "helmchart"),
         ] {
             let address = ArtifactAddress::new(kind, ("web", "app.v1"), &format!("sha256:{hex}")).expect("an address");
             assert_eq!(address.to_string(), format!("/{written}/web/app.v1/{hex}.tar.gz"));
@@ -214,7 +218,7 @@ mod tests {
             &format!("/gitrepository/web%2fapp/x/{hex}.tar.gz"),
             &format!("/gitrepository/web\\app/x/{hex}.tar.gz"),
             &format!("/GitRepository/web/app/{hex}.tar.gz"),
-            &format!("/helmchart/web/app/{hex}.tar.gz"),
+            &format!("/helmrelease/web/app/{hex}.tar.gz"),
             &format!("/gitrepository/web/app/{}.tar.gz", hex.to_uppercase()),
             &format!("/gitrepository/web/app/{hex}0.tar.gz"),
             &format!("/gitrepository/web/app/{hex}.tar.gz.tar.gz"),

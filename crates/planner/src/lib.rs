@@ -38,6 +38,8 @@ pub mod external_artifact;
 pub mod fields;
 pub mod git_repository;
 pub mod health;
+pub mod helm_chart;
+pub mod helm_repository;
 mod immutable;
 pub mod interrupted_attempts;
 pub mod invariants;

@@ -177,7 +177,7 @@ impl Source for OciRepository {
         message
     }
 
-    fn note_observed(&self, status: &mut OciRepositoryStatus, _stored: &StoredArtifact) {
+    fn note_observed(&self, status: &mut OciRepositoryStatus, _stored: &StoredArtifact, (): &()) {
         status.observed_layer_selector.clone_from(&self.spec.layer_selector);
     }
 }

@@ -101,6 +101,8 @@ pub(crate) const LANE_GROUPS: &[(&str, &str)] = &[
     ("source.toolkit.fluxcd.io", "gitrepositories"),
     ("source.toolkit.fluxcd.io", "ocirepositories"),
     ("source.toolkit.fluxcd.io", "buckets"),
+    ("source.toolkit.fluxcd.io", "helmrepositories"),
+    ("source.toolkit.fluxcd.io", "helmcharts"),
     ("source.extensions.fluxcd.io", "artifactgenerators"),
     ("tenure.dev", "surfaces"),
 ];

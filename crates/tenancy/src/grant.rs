@@ -11,11 +11,12 @@ const ANY: &str = "*";
 /// The prefix of a tenant's name.
 const TENANT: &str = "tenant:";
 /// The kinds that a grant may name.
-const KINDS: [&str; 5] = [
+const KINDS: [&str; 6] = [
     "GitRepository",
     "OCIRepository",
     "Bucket",
     "ExternalArtifact",
+    "HelmChart",
     KUSTOMIZATION,
 ];
 pub(crate) const KUSTOMIZATION: &str = "Kustomization";

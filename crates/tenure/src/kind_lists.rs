@@ -7,6 +7,8 @@ pub(crate) const OURS: &[&str] = &[
     "gitrepositories.source.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
     "buckets.source.toolkit.fluxcd.io",
+    "helmrepositories.source.toolkit.fluxcd.io",
+    "helmcharts.source.toolkit.fluxcd.io",
     "artifactgenerators.source.extensions.fluxcd.io",
     "externalartifacts.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
@@ -20,10 +22,12 @@ pub(crate) const OURS: &[&str] = &[
 ];
 
 /// The kinds that are reconciled on request and can be suspended.
-pub(crate) const RECONCILED: [(&str, &str); 8] = [
+pub(crate) const RECONCILED: [(&str, &str); 10] = [
     ("source.toolkit.fluxcd.io", "GitRepository"),
     ("source.toolkit.fluxcd.io", "OCIRepository"),
     ("source.toolkit.fluxcd.io", "Bucket"),
+    ("source.toolkit.fluxcd.io", "HelmRepository"),
+    ("source.toolkit.fluxcd.io", "HelmChart"),
     ("source.extensions.fluxcd.io", "ArtifactGenerator"),
     ("kustomize.toolkit.fluxcd.io", "Kustomization"),
     ("notification.toolkit.fluxcd.io", "Receiver"),

@@ -34,7 +34,7 @@ impl Outcome {
 pub(crate) fn name_goal(kind: &str) -> &'static str {
     match kind {
         "Kustomization" => "to be applied",
-        "GitRepository" | "OCIRepository" | "Bucket" => "to be fetched",
+        "GitRepository" | "OCIRepository" | "Bucket" | "HelmRepository" | "HelmChart" => "to be fetched",
         _ => "to be ready",
     }
 }

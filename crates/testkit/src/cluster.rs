@@ -237,7 +237,7 @@ impl Cluster {
     }
 }
 
-const KINDS: [(&str, &str); 20] = [
+const KINDS: [(&str, &str); 22] = [
     ("cozystack.io/v1alpha1", "Package"),
     ("cozystack.io/v1alpha1", "PackageSource"),
     ("cozystack.io/v1alpha1", "PackageValues"),
@@ -248,6 +248,8 @@ const KINDS: [(&str, &str); 20] = [
     ("source.toolkit.fluxcd.io/v1", "GitRepository"),
     ("source.toolkit.fluxcd.io/v1", "OCIRepository"),
     ("source.toolkit.fluxcd.io/v1", "Bucket"),
+    ("source.toolkit.fluxcd.io/v1", "HelmChart"),
+    ("source.toolkit.fluxcd.io/v1", "HelmRepository"),
     ("source.extensions.fluxcd.io/v1beta1", "ArtifactGenerator"),
     ("source.toolkit.fluxcd.io/v1", "ExternalArtifact"),
     ("tenure.dev/v1alpha1", "AccessProvider"),
@@ -276,7 +278,7 @@ async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
     }
     bail!(
         "the cluster that {TEST_KUBECONFIG} names is not marked as made for tests. They would remove every Tenant, Surface, Kustomization, \
-         GitRepository, OCIRepository, Bucket, ArtifactGenerator, ExternalArtifact, Receiver, Alert and Provider in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
+         GitRepository, OCIRepository, Bucket, HelmChart, HelmRepository, ArtifactGenerator, ExternalArtifact, Receiver, Alert and Provider in it. If nobody needs them: kubectl label namespace default {DISPOSABLE_LABEL}=true"
     )
 }
 

@@ -20,7 +20,7 @@ use crate::quota_usage;
 
 /// The greatest numbers of rounds and of questions of one decision. Whether two ServiceAccounts can be one person takes the most questions.
 const ROUNDS: usize = 8;
-const QUESTIONS: usize = 128;
+const QUESTIONS: usize = 144;
 // Some questions come before and after these.
 const _: () = assert!(rules::MOST_OVERLAP_QUESTIONS + 16 <= QUESTIONS);
 /// The prefix of the user names of ServiceAccounts.

@@ -16,6 +16,7 @@ use crate::condition::Condition;
 use crate::duration::DurationText;
 use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
+use crate::source_url::SourceUrl;
 
 /// Repository of Helm charts, with the interval and the credentials.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,8 +79,8 @@ pub struct HelmRepositorySpec {
     #[schemars(extend("enum" = ["default", "oci"]))]
     pub repository_type: Option<String>,
     /// Address of the repository.
-    #[schemars(regex(pattern = r"^(http|https|oci)://.*$"))]
-    pub url: String,
+    #[schemars(with = "String", regex(pattern = r"^(http|https|oci)://.*$"))]
+    pub url: SourceUrl,
 }
 
 /// Namespaces that may refer to an object.

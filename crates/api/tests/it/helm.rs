@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
-use tenure_api::crds::helm_crds;
+use tenure_api::crds::{crds, helm_crds};
 
 /// Recorded from the definitions of helm-controller and source-controller.
 const RECORDED: &str = include_str!("../data/helm-fields.txt");
@@ -72,8 +72,11 @@ fn read_recorded() -> BTreeSet<String> {
 #[test]
 fn helm_kinds_have_the_fields_of_their_controllers() {
     let mut own = BTreeSet::new();
-    for crd in helm_crds().unwrap() {
+    for crd in [crds().unwrap(), helm_crds().unwrap()].concat() {
         let kind = crd["spec"]["names"]["kind"].as_str().unwrap();
+        if !kind.starts_with("Helm") {
+            continue;
+        }
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
         for part in ["spec", "status"] {
             list_fields(&schema[part], &format!("{kind}.{part}"), false, &mut own);

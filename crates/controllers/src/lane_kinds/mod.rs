@@ -7,6 +7,8 @@
 //! - `checked_kind`: reconciles a kind whose objects are only checked.
 //! - `external_artifact`: ExternalArtifacts.
 //! - `git_repository`: GitRepositories.
+//! - `helm_chart`: HelmCharts.
+//! - `helm_repository`: HelmRepositories.
 //! - `kustomization`: Kustomizations.
 //! - `oci_repository`: OCIRepositories.
 //! - `provider`: Providers.
@@ -22,6 +24,8 @@ pub(crate) mod bucket;
 pub(crate) mod checked_kind;
 pub(crate) mod external_artifact;
 pub(crate) mod git_repository;
+pub(crate) mod helm_chart;
+pub(crate) mod helm_repository;
 pub(crate) mod kustomization;
 pub(crate) mod oci_repository;
 pub(crate) mod provider;

@@ -11,6 +11,7 @@ mod artifacts;
 mod bombs;
 mod bounds;
 mod buckets;
+mod charts;
 mod contents;
 mod credentials;
 mod expressions;
@@ -36,8 +37,8 @@ use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
 
 use crate::stage::{
-    ALERT, ARTIFACT_GENERATOR, BUCKET, EXTERNAL_ARTIFACT, GIT_REPOSITORY, KUSTOMIZATION, OCI_REPOSITORY, PROVIDER,
-    RECEIVER, Stage, condition,
+    ALERT, ARTIFACT_GENERATOR, BUCKET, EXTERNAL_ARTIFACT, GIT_REPOSITORY, HELM_CHART, HELM_REPOSITORY, KUSTOMIZATION,
+    OCI_REPOSITORY, PROVIDER, RECEIVER, Stage, condition,
 };
 use crate::tenants::{SURFACE, tenant};
 
@@ -250,7 +251,12 @@ impl Scene {
 fn kind_of(kind: &str) -> (&'static str, &'static str) {
     let flux = [GIT_REPOSITORY, OCI_REPOSITORY, BUCKET, KUSTOMIZATION, RECEIVER];
     let more = [ALERT, PROVIDER, ARTIFACT_GENERATOR, EXTERNAL_ARTIFACT, SURFACE];
-    flux.into_iter().chain(more).find(|known| known.1 == kind).unwrap()
+    let charts = [HELM_REPOSITORY, HELM_CHART];
+    flux.into_iter()
+        .chain(more)
+        .chain(charts)
+        .find(|known| known.1 == kind)
+        .unwrap()
 }
 
 /// Returns a folder `own/<name>` with a ConfigMap of that name, for every attack.

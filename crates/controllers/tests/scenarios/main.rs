@@ -15,6 +15,7 @@ mod applying;
 mod artifacts;
 mod attacks;
 mod buckets;
+mod charts;
 mod clusters;
 mod customizer;
 mod decryption;

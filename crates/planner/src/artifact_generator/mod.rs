@@ -301,7 +301,6 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
 fn describe_problem(mistake: validate::GeneratorProblem) -> (&'static str, String) {
     match mistake {
         validate::GeneratorProblem::Invalid(message) => (reason::VALIDATION_FAILED, message),
-        validate::GeneratorProblem::Unsupported(message) => (reason::UNSUPPORTED_FIELD, message),
         // This variant comes from `list_recipes`, whose caller reports the bound. `check` counts no memory.
         validate::GeneratorProblem::NoRoom => (reason::BUILD_FAILED, "the budget has no capacity for it".to_owned()),
     }

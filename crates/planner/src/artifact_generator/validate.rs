@@ -14,7 +14,13 @@ use super::{Copy, Recipe, Strategy};
 use crate::list_limits::{COPIES, EXCLUDES, GENERATOR_ENTRIES, PATTERN, RECIPES};
 
 /// The kinds of sources whose files can be copied.
-const KINDS: [&str; 4] = ["Bucket", "ExternalArtifact", "GitRepository", "OCIRepository"];
+const KINDS: [&str; 5] = [
+    "Bucket",
+    "ExternalArtifact",
+    "GitRepository",
+    "HelmChart",
+    "OCIRepository",
+];
 /// The most commas within braces of one pattern, which bounds its alternatives.
 const ALTERNATIVES: usize = 20;
 /// The estimated bytes that a recipe or a copy ([`ENTRY`]), and a text ([`TEXT`]), need besides their content.
@@ -28,8 +34,6 @@ const LABEL: usize = 63;
 pub(super) enum GeneratorProblem {
     /// The spec is invalid.
     Invalid(String),
-    /// The spec has a field that is not implemented.
-    Unsupported(String),
     /// The memory for recipes is used up by the other generators of the namespace.
     NoRoom,
 }
@@ -84,12 +88,6 @@ pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<FolderPatter
 
 fn check_source(index: usize, source: &ArtifactSource) -> Result<(), GeneratorProblem> {
     let field = format!("spec.sources[{index}]");
-    if source.kind == "HelmChart" {
-        return Err(GeneratorProblem::Unsupported(format!(
-            "{field}.kind: HelmChart is not supported yet: only {} are",
-            KINDS.join(", ")
-        )));
-    }
     if !KINDS.contains(&source.kind.as_str()) {
         return fail_invalid(format!("{field}.kind must be one of {}", KINDS.join(", ")));
     }

@@ -144,7 +144,12 @@ impl Source for GitRepository {
         }
     }
 
-    fn note_observed(&self, status: &mut GitRepositoryStatus, stored: &StoredArtifact) {
+    fn note_observed(
+        &self,
+        status: &mut GitRepositoryStatus,
+        stored: &StoredArtifact,
+        _included: &IncludedRepositories,
+    ) {
         status.observed_include.clone_from(&self.spec.include);
         status.observed_recurse_submodules = self.spec.recurse_submodules;
         status.observed_sparse_checkout.clone_from(&self.spec.sparse_checkout);

@@ -19,12 +19,14 @@ use crate::plan::EventKind;
 /// Flux's controllers that Tenure replaces as a whole. Its notification-controller does more: Receivers and Alerts can be left to it.
 const CONTROLLERS: [&str; 3] = ["source-controller", "kustomize-controller", "source-watcher"];
 /// The definitions of Flux's kinds that are reconciled here.
-const DEFINITIONS: [&str; 9] = [
+const DEFINITIONS: [&str; 11] = [
     "alerts.notification.toolkit.fluxcd.io",
     "artifactgenerators.source.extensions.fluxcd.io",
     "buckets.source.toolkit.fluxcd.io",
     "externalartifacts.source.toolkit.fluxcd.io",
     "gitrepositories.source.toolkit.fluxcd.io",
+    "helmcharts.source.toolkit.fluxcd.io",
+    "helmrepositories.source.toolkit.fluxcd.io",
     "kustomizations.kustomize.toolkit.fluxcd.io",
     "ocirepositories.source.toolkit.fluxcd.io",
     "providers.notification.toolkit.fluxcd.io",

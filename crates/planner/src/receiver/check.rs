@@ -16,8 +16,10 @@ use crate::list_limits;
 const INTERVAL: Duration = Duration::from_secs(600);
 
 /// The kinds that a Receiver can ask Tenure to reconcile, and their API versions. Tenure reconciles no other kinds in `spec.resources`.
-pub const RECONCILED: [(&str, &str); 4] = [
+pub const RECONCILED: [(&str, &str); 6] = [
     ("Bucket", "source.toolkit.fluxcd.io/v1"),
+    ("HelmChart", "source.toolkit.fluxcd.io/v1"),
+    ("HelmRepository", "source.toolkit.fluxcd.io/v1"),
     ("GitRepository", "source.toolkit.fluxcd.io/v1"),
     ("OCIRepository", "source.toolkit.fluxcd.io/v1"),
     ("Kustomization", "kustomize.toolkit.fluxcd.io/v1"),

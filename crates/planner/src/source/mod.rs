@@ -16,7 +16,7 @@ use tenure_tenancy::{DenialReason, LEAST_INTERVAL, Placement, ServiceAccount, id
 pub use tenure_remote_requests::fetch::{FetchFailure, FetchReason, Fetched};
 pub use types::{
     Attempt, FetchStep, Memory, ObservedParts, Obstacle, Snapshot, Source, SourceReference, SourceStatus, StatusParts,
-    Step, TimingFields,
+    Step, SuccessReasons, TimingFields,
 };
 
 pub(crate) use types::{implement_source_parts, implement_source_status, name_secrets};
@@ -76,6 +76,19 @@ fn decide_plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
             plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
         }
         plan.next = Next::Forget;
+        return plan;
+    }
+    if snapshot.repository.is_static() {
+        let is_written = snapshot
+            .repository
+            .status()
+            .is_some_and(|status| *status != S::Status::default());
+        plan.status = is_written.then(S::Status::default);
+        plan.withheld.push(Withheld {
+            what: "fetch".to_owned(),
+            why: "the object only names a registry, from which HelmCharts fetch".to_owned(),
+        });
+        plan.memory = Memory::default();
         return plan;
     }
     let suspended = snapshot.repository.timing().suspend;
@@ -259,6 +272,10 @@ pub enum SourceRefusalReason {
     InvalidProviderConfiguration,
     /// The object that `spec.verify` selects is not the fetched object.
     InvalidVerificationMode,
+    /// The object names a source of a kind that it can't use.
+    UnsupportedSourceKind,
+    /// The name of a chart can't be one.
+    InvalidChartReference,
     /// Tenancy denies a reference or an identity.
     Denied(DenialReason),
 }
@@ -272,6 +289,8 @@ impl SourceRefusalReason {
             Self::UrlInvalid => reason::URL_INVALID,
             Self::InvalidProviderConfiguration => reason::INVALID_PROVIDER_CONFIGURATION,
             Self::InvalidVerificationMode => reason::INVALID_VERIFICATION_MODE,
+            Self::UnsupportedSourceKind => reason::UNSUPPORTED_SOURCE_KIND,
+            Self::InvalidChartReference => reason::INVALID_CHART_REFERENCE,
             Self::Denied(denial) => denial.as_str(),
         }
     }
@@ -303,7 +322,8 @@ fn admit_source<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, SourceRef
         return Err(SourceRefusal::invalid(message));
     }
     source.check()?;
-    let references = source.list_references();
+    let mut references = source.list_references();
+    references.extend(S::list_references_beside(&snapshot.beside));
     let identity = decide_identity(source.metadata(), &snapshot.placement, &references)?;
     for reference in &references {
         tenure_api::names::ObjectName::new(reference.name.to_owned())

@@ -175,11 +175,17 @@ pub(super) fn plan_failed<S: Source>(
         | FetchReason::InvalidGitObject
         | FetchReason::InvalidTagSignature
         | FetchReason::InvalidCommitSignature => (condition::SOURCE_VERIFIED, ConditionStatus::False),
+        FetchReason::MetadataPatchError
+        | FetchReason::ValuesFilesError
+        | FetchReason::DependencyBuildError
+        | FetchReason::ChartPackageError
+        | FetchReason::ChartVerificationError => (condition::BUILD_FAILED, ConditionStatus::True),
         _ => (condition::FETCH_FAILED, ConditionStatus::True),
     };
     for other in [
         condition::STORAGE_OPERATION_FAILED,
         condition::FETCH_FAILED,
+        condition::BUILD_FAILED,
         condition::INCLUDE_UNAVAILABLE,
     ] {
         if other != bad {
@@ -192,6 +198,15 @@ pub(super) fn plan_failed<S: Source>(
         condition::remove(status.conditions_mut(), condition::SOURCE_VERIFIED);
     }
     set_condition(&mut status, snapshot, now, (bad, is_bad, reason, &failure.message));
+    if failure.reason == FetchReason::ChartVerificationError {
+        let verified = (
+            condition::SOURCE_VERIFIED,
+            ConditionStatus::False,
+            reason::VERIFICATION_ERROR,
+            failure.message.as_str(),
+        );
+        set_condition(&mut status, snapshot, now, verified);
+    }
     set_condition(
         &mut status,
         snapshot,
@@ -249,10 +264,12 @@ pub(super) fn plan_succeeded<S: Source>(
 ) -> Plan<S> {
     let mut status = snapshot.repository.status().cloned().unwrap_or_default();
     let message = S::describe_stored(stored);
+    let reasons = S::name_success(stored);
     for type_ in [
         condition::RECONCILING,
         condition::STALLED,
         condition::FETCH_FAILED,
+        condition::BUILD_FAILED,
         condition::STORAGE_OPERATION_FAILED,
         condition::ARTIFACT_OUTDATED,
         condition::INCLUDE_UNAVAILABLE,
@@ -263,7 +280,7 @@ pub(super) fn plan_succeeded<S: Source>(
         &mut status,
         snapshot,
         now,
-        (condition::READY, ConditionStatus::True, reason::SUCCEEDED, &message),
+        (condition::READY, ConditionStatus::True, reasons.ready, &message),
     );
     set_condition(
         &mut status,
@@ -272,7 +289,7 @@ pub(super) fn plan_succeeded<S: Source>(
         (
             condition::ARTIFACT_IN_STORAGE,
             ConditionStatus::True,
-            reason::SUCCEEDED,
+            reasons.ready,
             &message,
         ),
     );
@@ -307,10 +324,10 @@ pub(super) fn plan_succeeded<S: Source>(
         });
     }
     record_generation(&mut status, snapshot);
-    if let Some(observed) = status.parts().observed {
-        observed.ignore.clone_from(&stored.ignore);
+    if let Some(ignore) = status.parts().observed.and_then(|observed| observed.ignore) {
+        ignore.clone_from(&stored.ignore);
     }
-    snapshot.repository.note_observed(&mut status, stored);
+    snapshot.repository.note_observed(&mut status, stored, &snapshot.beside);
     record_handled_request(&mut status, snapshot);
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.memory.failures = 0;
@@ -320,7 +337,7 @@ pub(super) fn plan_succeeded<S: Source>(
         let message = snapshot.repository.describe_new(stored, subject);
         plan.events.push(Event {
             kind: EventKind::Normal,
-            reason: reason::NEW_ARTIFACT.to_owned(),
+            reason: reasons.event.to_owned(),
             message,
             annotations: BTreeMap::from([
                 (SOURCE_EVENT_REVISION.to_owned(), stored.facts.revision.clone()),

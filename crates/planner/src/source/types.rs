@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tenure_api::artifact::Artifact;
 use tenure_api::reference::LocalObjectReference;
-use tenure_api::{DurationText, ObjectMeta, condition};
+use tenure_api::{DurationText, ObjectMeta, condition, reason};
 use tenure_remote_requests::fetch::{FetchFailure, Fetched};
 use tenure_tenancy::Placement;
 
@@ -55,6 +55,11 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
         true
     }
 
+    /// Checks whether the object only names an upstream, which other objects fetch from: then it has no artifact and no status.
+    fn is_static(&self) -> bool {
+        false
+    }
+
     /// Returns the reason why the object is not reconciled for now, independent of its own `spec.suspend`.
     fn find_suspension(&self, _beside: &Self::RelatedObjects) -> Option<String> {
         None
@@ -73,6 +78,11 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
 
     /// Lists the objects of the cluster that a fetch reads, by field.
     fn list_references(&self) -> Vec<SourceReference<'_>> {
+        Vec::new()
+    }
+
+    /// Lists the objects of the cluster that a fetch reads because another object names them, by field of that object.
+    fn list_references_beside(_beside: &Self::RelatedObjects) -> Vec<SourceReference<'_>> {
         Vec::new()
     }
 
@@ -105,11 +115,28 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
     /// Describes the stored artifact for the condition Ready.
     fn describe_stored(stored: &StoredArtifact) -> String;
 
+    /// Returns the reasons of the condition Ready and of the event, if the artifact is stored.
+    fn name_success(_stored: &StoredArtifact) -> SuccessReasons {
+        SuccessReasons {
+            ready: reason::SUCCEEDED,
+            event: reason::NEW_ARTIFACT,
+        }
+    }
+
     /// Describes a new artifact for its event; `subject` is the upstream's description, and may be empty.
     fn describe_new(&self, stored: &StoredArtifact, subject: &str) -> String;
 
     /// Writes the fields of this kind with which the artifact was made into the status.
-    fn note_observed(&self, _status: &mut Self::Status, _stored: &StoredArtifact) {}
+    fn note_observed(&self, _status: &mut Self::Status, _stored: &StoredArtifact, _beside: &Self::RelatedObjects) {}
+}
+
+/// The reasons for a stored artifact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SuccessReasons {
+    /// The reason of the conditions.
+    pub ready: &'static str,
+    /// The reason of the event about a new artifact.
+    pub event: &'static str,
 }
 
 /// The fields about timing and content that all kinds of sources have.
@@ -172,15 +199,21 @@ pub struct StatusParts<'a> {
 pub struct ObservedParts<'a> {
     /// Generation that the status is about.
     pub generation: &'a mut Option<i64>,
-    /// `ignore` as it was when the artifact was made.
-    pub ignore: &'a mut Option<String>,
+    /// `ignore` as it was when the artifact was made, for kinds that have it.
+    pub ignore: Option<&'a mut Option<String>>,
     /// The last request that was handled.
     pub last_handled: &'a mut Option<String>,
 }
 
-/// Implements [`Status`] and [`SourceStatus`] for a status whose fields have Flux's names.
+/// Implements [`Status`] and [`SourceStatus`] for a status whose fields have Flux's names; `without ignore` for a kind that has no patterns of files.
 macro_rules! implement_source_status {
     ($status:ty) => {
+        crate::source::implement_source_status!($status, |status| Some(&mut status.observed_ignore));
+    };
+    ($status:ty, without ignore) => {
+        crate::source::implement_source_status!($status, |status| None);
+    };
+    ($status:ty, |$own:ident| $ignore:expr) => {
         impl crate::plan::Status for $status {
             fn conditions(&self) -> &[tenure_api::Condition] {
                 &self.conditions
@@ -193,12 +226,13 @@ macro_rules! implement_source_status {
 
         impl crate::source::SourceStatus for $status {
             fn parts(&mut self) -> crate::source::StatusParts<'_> {
+                let $own = self;
                 crate::source::StatusParts {
-                    artifact: &mut self.artifact,
+                    artifact: &mut $own.artifact,
                     observed: Some(crate::source::ObservedParts {
-                        generation: &mut self.observed_generation,
-                        ignore: &mut self.observed_ignore,
-                        last_handled: &mut self.last_handled_reconcile_at,
+                        generation: &mut $own.observed_generation,
+                        ignore: $ignore,
+                        last_handled: &mut $own.last_handled_reconcile_at,
                     }),
                 }
             }

@@ -137,7 +137,7 @@ fn alert_is_ready_when_its_provider_is_usable() {
     ] });
     assert_eq!(
         find_problem(helm, fine()),
-        "true false Succeeded: Alert is Ready; no controller here reconciles HelmChart, HelmRelease, so no events about it are sent"
+        "true false Succeeded: Alert is Ready; no controller here reconciles HelmRelease, so no events about it are sent"
     );
 }
 

@@ -247,8 +247,8 @@ fn mistakes_are_reported_by_field() {
         "artifact web revision source alias 'none' not found",
     );
     check(
-        |spec| spec["sources"][0]["kind"] = json!("HelmChart"),
-        "UnsupportedField: spec.sources[0].kind: HelmChart is not supported yet",
+        |spec| spec["sources"][0]["kind"] = json!("HelmRepository"),
+        "ValidationFailed: spec.sources[0].kind must be one of Bucket, ExternalArtifact, GitRepository, HelmChart",
     );
     check(
         |spec| spec["sources"][0]["alias"] = json!("../x"),

@@ -17,6 +17,7 @@ mod deploy_keys;
 mod external_artifact;
 mod git_repository;
 mod health;
+mod helm_chart;
 mod maxima;
 mod oci_repository;
 mod package;

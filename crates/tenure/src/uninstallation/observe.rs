@@ -40,6 +40,8 @@ const GIT_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/gitrepositorie
 const BUCKETS: &str = "/apis/source.toolkit.fluxcd.io/v1/buckets";
 const ARTIFACT_GENERATORS: &str = "/apis/source.extensions.fluxcd.io/v1beta1/artifactgenerators";
 const EXTERNAL_ARTIFACTS: &str = "/apis/source.toolkit.fluxcd.io/v1/externalartifacts";
+const HELM_CHARTS: &str = "/apis/source.toolkit.fluxcd.io/v1/helmcharts";
+const HELM_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/helmrepositories";
 const OCI_REPOSITORIES: &str = "/apis/source.toolkit.fluxcd.io/v1/ocirepositories";
 const RECEIVERS: &str = "/apis/notification.toolkit.fluxcd.io/v1/receivers";
 const ALERTS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/alerts";
@@ -63,6 +65,8 @@ impl Uninstallation {
         let mut reconciled = self.list_kind(GIT_REPOSITORIES, &installed).await?;
         reconciled.extend(self.list_kind(OCI_REPOSITORIES, &installed).await?);
         reconciled.extend(self.list_kind(BUCKETS, &installed).await?);
+        reconciled.extend(self.list_kind(HELM_REPOSITORIES, &installed).await?);
+        reconciled.extend(self.list_kind(HELM_CHARTS, &installed).await?);
         reconciled.extend(self.list_kind(ARTIFACT_GENERATORS, &installed).await?);
         reconciled.extend(self.list_kind(EXTERNAL_ARTIFACTS, &installed).await?);
         reconciled.extend(self.list_kind(KUSTOMIZATIONS, &installed).await?);

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
-use tenure_registry_server::{Artifact, RegistryServer, pack_files};
+use tenure_registry_server::{Answer, Artifact, RegistryServer, pack_files};
 use tenure_test_ports::reserve_port;
 use tenure_testkit::{SOON, eventually};
 
@@ -32,6 +32,33 @@ fn make_chart(version: &str) -> Artifact {
         layers: vec![(CHART_TYPE.to_owned(), pack_files(&files))],
         annotations: json!({}),
     }
+}
+
+/// Serves an index of the chart with these versions, and their archives, below `/index`.
+fn serve_index(registry: &RegistryServer, versions: &'static [&'static str]) {
+    registry.answer_with(move |request| {
+        let file = request.target.strip_prefix("/index/")?;
+        if file == "index.yaml" {
+            let entry = |version: &&str| format!("  - {{version: {version}, urls: [{version}.tgz]}}\n");
+            let entries: String = versions.iter().map(entry).collect();
+            let index = format!("apiVersion: v1\nentries:\n  greeting:\n{entries}");
+            return Some(Answer::new(200, index));
+        }
+        let (_, archive) = make_chart(file.strip_suffix(".tgz")?).layers.pop()?;
+        Some(Answer::new(200, archive))
+    });
+}
+
+/// Returns a release whose chart is found by name and version.
+fn release_of_chart(name: &str, repository: &str) -> Value {
+    let mut release = release(name, ("", ""));
+    let chart = json!({"spec": {
+        "chart": "greeting", "version": "1.x", "interval": "1s", "sourceRef": {"kind": "HelmRepository", "name": repository}
+    }});
+    let spec = release["spec"].as_object_mut().unwrap();
+    spec.remove("chartRef");
+    spec.insert("chart".to_owned(), chart);
+    release
 }
 
 fn release(name: &str, (kind, chart): (&str, &str)) -> Value {
@@ -150,12 +177,26 @@ async fn a_real_helm_controller_installs_what_is_served() {
         .await;
     admin.apply(release("greeting", ("OCIRepository", "greeting"))).await;
     admin.apply(release("made", ("ExternalArtifact", "made"))).await;
+    // helm-controller makes a HelmChart of each of these, of an index and of a registry.
+    serve_index(&registry, &["1.0.0"]);
+    let address = registry.address();
+    let spec = json!({"url": format!("http://{address}/index"), "interval": "1s"});
+    admin.apply(source("HelmRepository", "index", spec)).await;
+    let spec = json!({"type": "oci", "url": format!("oci://{address}/charts"), "insecure": true});
+    admin.apply(source("HelmRepository", "registry", spec)).await;
+    admin.apply(release_of_chart("indexed", "index")).await;
+    admin.apply(release_of_chart("pulled", "registry")).await;
     let _controller = start(&program, &data);
     wait_for(&admin, &data, "greeting", "1.0.0").await;
     wait_for(&admin, &data, "made", "0.1.0").await;
+    wait_for(&admin, &data, "indexed", "1.0.0").await;
+    wait_for(&admin, &data, "pulled", "1.0.0").await;
     // A pushed chart causes an upgrade.
     registry.push("charts/greeting", "1.1.0", &make_chart("1.1.0"));
     wait_for(&admin, &data, "greeting", "1.1.0").await;
+    wait_for(&admin, &data, "pulled", "1.1.0").await;
+    serve_index(&registry, &["1.0.0", "1.1.0"]);
+    wait_for(&admin, &data, "indexed", "1.1.0").await;
     let chart = write_chart("made", "0.2.0");
     repository
         .commit([("charts/made/Chart.yaml", chart.as_str())], "another")

@@ -1,5 +1,6 @@
 //! The only list of source kinds, for code that uses any source.
 
+use tenure_api::helm::{HelmChart, HelmRepository};
 use tenure_api::{Bucket, Condition, ExternalArtifact, GitRepository, OciRepository};
 use tenure_planner::Status as _;
 use tenure_planner::source::Source;
@@ -20,12 +21,14 @@ pub(crate) struct SourceKind {
     pub(crate) find: fn(&Shard, &str) -> Option<Found>,
 }
 
-/// All source kinds.
-static KINDS: [SourceKind; 4] = [
+/// The source kinds.
+static KINDS: [SourceKind; 6] = [
     SourceKind::new::<GitRepository>(),
     SourceKind::new::<OciRepository>(),
     SourceKind::new::<Bucket>(),
     SourceKind::new::<ExternalArtifact>(),
+    SourceKind::new::<HelmRepository>(),
+    SourceKind::new::<HelmChart>(),
 ];
 
 impl SourceKind {

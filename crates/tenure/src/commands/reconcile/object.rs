@@ -209,7 +209,7 @@ pub(super) fn check_kind(resource: &Resource) -> Result<(), Failure> {
     }
     Err(
         Failure::usage(format!("nothing reconciles {} on request", resource.full_name()))
-            .hint("these can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, artifactgenerators, kustomizations, receivers, surfaces; suspended and resumed only: alerts, providers; reconciled only: packages, packagesources"),
+            .hint("these can be reconciled, suspended and resumed: gitrepositories, ocirepositories, buckets, helmrepositories, helmcharts, artifactgenerators, kustomizations, receivers, surfaces; suspended and resumed only: alerts, providers; reconciled only: packages, packagesources"),
     )
 }
 
