@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tenure_api::metadata::PLATFORM_NAMESPACE;
 use tenure_api::package::SUPPLY_NAMESPACE;
+use tenure_api::{ObjectId, reason};
 use tenure_tenancy::{Denial, ServiceAccount};
 
+use crate::dependents::describe_failure;
 use crate::outcome;
 use crate::plan::{EventKind, Next, Plan, Status, Withheld};
 use crate::recorded_objects::Step;
+use crate::refusal::{Failure, Reason};
 
 /// Components of one variant.
 pub const COMPONENTS: usize = 200;
@@ -49,6 +53,25 @@ impl Default for Settings {
             upgrade_timeout: Duration::from_secs(600),
             max_history: 5,
         }
+    }
+}
+
+/// Describes a failed request, with the reason of its problem: the account for Packages doesn't exist, or `otherwise`.
+pub(crate) fn describe_refusal(
+    settings: &Settings,
+    id: &ObjectId,
+    (verb, failure): (&str, &Failure),
+    otherwise: &'static str,
+) -> (&'static str, String) {
+    match (&failure.reason, &settings.service_account) {
+        (Reason::IdentityMissing, Some(name)) => {
+            let message = format!(
+                "ServiceAccount {PLATFORM_NAMESPACE}/{name} (--packages-service-account) does not exist, so nothing is read or written for Packages: create it with \
+                 its rights by `tenure install --packages -- --packages-service-account {name}`, or name another one"
+            );
+            (reason::IDENTITY_MISSING, message)
+        }
+        _ => (otherwise, describe_failure(id, verb, failure)),
     }
 }
 

@@ -15,6 +15,8 @@ pub const DEPENDS_ON_FAILED: &str = "DependsOnFailed";
 pub const HELM_RELEASE_FAILED: &str = "HelmReleaseFailed";
 /// Ours: a HelmRelease of a Package is not healthy.
 pub const HELM_RELEASE_NOT_READY: &str = "HelmReleaseNotReady";
+/// Ours: helm-controller acts as the account that a HelmRelease of a Package names, and the API server refuses that account: it lacks rights, or doesn't exist.
+pub const RELEASE_ACCOUNT_FORBIDDEN: &str = "ReleaseAccountForbidden";
 /// Ours: a HelmRelease exists that the Package didn't create.
 pub const RELEASE_CONFLICT: &str = "ReleaseConflict";
 /// Ours: Packages or components depend on each other.

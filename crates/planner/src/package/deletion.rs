@@ -54,9 +54,8 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, now: Timestamp, mut plan: Plan)
     };
     for (id, live) in &snapshot.live {
         if let (Live::Failed(failure), true) = (live, work.records.contains_key(id)) {
-            let message = crate::dependents::describe_failure(id, "read", failure);
-            work.problems
-                .push(Problem::new(reason::packages::HELM_RELEASE_FAILED, message));
+            let problem = Problem::of_failure(&snapshot.settings, id, "read", failure);
+            work.problems.push(problem);
         }
     }
     let leftovers = removal::list_leftovers(&work, |_| false);

@@ -8,6 +8,8 @@ use tenure_api::package_source::{ComponentInstall, PackageVariant, VariantCompon
 use tenure_api::{ObjectId, Package, PackageSource, reason};
 
 use super::overrides::Overrides;
+use crate::package_settings::{Settings, describe_refusal};
+use crate::refusal::Failure;
 
 /// The group of HelmReleases.
 pub(super) const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
@@ -57,6 +59,13 @@ impl Problem {
         }
     }
 
+    /// Describes a failed request.
+    pub(super) fn of_failure(settings: &Settings, id: &ObjectId, verb: &str, failure: &Failure) -> Self {
+        let otherwise = reason::packages::HELM_RELEASE_FAILED;
+        let (reason, message) = describe_refusal(settings, id, (verb, failure), otherwise);
+        Self::new(reason, message)
+    }
+
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(reason::packages::INVALID_CONFIGURATION, message)
     }
@@ -65,6 +74,7 @@ impl Problem {
     pub(super) fn is_stalled(&self) -> bool {
         ![
             reason::packages::HELM_RELEASE_FAILED,
+            reason::IDENTITY_MISSING,
             reason::packages::DEPENDENCIES_NOT_READY,
         ]
         .contains(&self.reason)

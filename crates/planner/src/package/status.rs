@@ -149,10 +149,8 @@ pub(super) fn report_result(mut work: Work<'_>, desired: &Desired, removal: &Rem
 
 /// Returns the time of the next try.
 fn find_retry(work: &Work<'_>) -> Option<Timestamp> {
-    let is_failed = work
-        .problems
-        .iter()
-        .any(|problem| problem.reason == reason::packages::HELM_RELEASE_FAILED);
+    let retried = [reason::packages::HELM_RELEASE_FAILED, reason::IDENTITY_MISSING];
+    let is_failed = work.problems.iter().any(|problem| retried.contains(&problem.reason));
     let next = work.plan.memory.retries.find_next_time();
     let next = next.or_else(|| is_failed.then(|| add_duration(work.now, RETRY_INTERVAL)));
     next.into_iter().chain(work.retry).min()
@@ -247,6 +245,8 @@ enum ReleaseState {
     Waiting(String),
     /// The release has failed.
     Failed(String),
+    /// The API server refuses the account that helm-controller acts as for this release.
+    Refused(String),
 }
 
 fn list_states(work: &Work<'_>, desired: &Desired) -> Vec<ReleaseState> {
@@ -276,6 +276,18 @@ fn assess_release(id: &ObjectId, live: &Live) -> ReleaseState {
         let message: String = text::visible_line(message).chars().take(RELEASE_MESSAGE).collect();
         format!("{}{suspended}: {message}", id.subject())
     };
+    let fail = |message: &str| match find_refused_account(id, object, message) {
+        None => ReleaseState::Failed(describe(message)),
+        Some(account) => ReleaseState::Refused(format!(
+            "{}{suspended}: helm-controller acts as ServiceAccount {account} (--packages-release-account), which the API server refuses: create the account, if it is \
+             missing, and give it the rights that the chart needs ({})",
+            id.subject(),
+            text::visible_line(message)
+                .chars()
+                .take(RELEASE_MESSAGE)
+                .collect::<String>()
+        )),
+    };
     let generation = object.find_number("/metadata/generation");
     let observed = object.find_number("/status/observedGeneration");
     let is_observed = observed.is_some() && observed == generation;
@@ -288,16 +300,29 @@ fn assess_release(id: &ObjectId, live: &Live) -> ReleaseState {
         Health::Current => ReleaseState::Waiting(describe("helm-controller has not processed it yet")),
         Health::InProgress(message) => match failure {
             Some(ready) if WAITING.contains(&ready.reason) => ReleaseState::Waiting(describe(ready.message)),
-            Some(ready) => ReleaseState::Failed(describe(ready.message)),
+            Some(ready) => fail(ready.message),
             None => ReleaseState::Waiting(describe(&message)),
         },
-        Health::Failed(message) => ReleaseState::Failed(describe(&message)),
+        Health::Failed(message) => fail(&message),
         Health::Terminating => {
             ReleaseState::Waiting(describe("it is being deleted, and is re-created when it is gone"))
         }
         Health::Unknown(message) => ReleaseState::Waiting(describe(&message)),
         Health::NotFound => ReleaseState::Missing,
     }
+}
+
+/// Finds the account that a HelmRelease names, if helm-controller reports that the API server refused a request of that account. helm-controller impersonates the account
+/// and doesn't ask whether it exists. So the words of the API server are the only sign, and a missing account looks like one without rights.
+fn find_refused_account(id: &ObjectId, release: ObjectView<'_>, message: &str) -> Option<String> {
+    let name = release
+        .find_text("/spec/serviceAccountName")
+        .filter(|name| !name.is_empty())?;
+    let refused = format!(
+        "is forbidden: User \"system:serviceaccount:{}:{name}\" cannot ",
+        id.namespace
+    );
+    message.contains(&refused).then(|| format!("{}/{name}", id.namespace))
 }
 
 fn report_health(
@@ -308,7 +333,7 @@ fn report_health(
     total: usize,
 ) {
     let failed = states.iter().filter_map(|state| match state {
-        ReleaseState::Failed(message) => Some(message.clone()),
+        ReleaseState::Failed(message) | ReleaseState::Refused(message) => Some(message.clone()),
         _ => None,
     });
     let failed: Vec<String> = failed.collect();
@@ -323,10 +348,12 @@ fn report_health(
         .count();
     condition::remove(&mut status.conditions, condition::STALLED);
     if !failed.is_empty() {
-        let problem = Problem::new(
-            reason::packages::HELM_RELEASE_NOT_READY,
-            outcome::join_some(&failed, "\n", SHOWN),
-        );
+        let has_other = states.iter().any(|state| matches!(state, ReleaseState::Failed(_)));
+        let reason = match has_other {
+            true => reason::packages::HELM_RELEASE_NOT_READY,
+            false => reason::packages::RELEASE_ACCOUNT_FORBIDDEN,
+        };
+        let problem = Problem::new(reason, outcome::join_some(&failed, "\n", SHOWN));
         set(
             status,
             snapshot,

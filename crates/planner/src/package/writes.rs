@@ -176,11 +176,8 @@ impl Work<'_> {
             .memory
             .retries
             .record_failure(id, (verb, asked), failure, times);
-        let message = crate::dependents::describe_failure(id, verb, failure);
-        self.report(
-            id.subject(),
-            Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
-        );
+        let problem = Problem::of_failure(&self.snapshot.settings, id, verb, failure);
+        self.report(id.subject(), problem);
     }
 
     /// Checks whether a request may be sent. A failure of this attempt, or one whose pause is not over, is reported.
@@ -190,11 +187,8 @@ impl Work<'_> {
             return false;
         }
         if let Some(failed) = self.plan.memory.retries.find_pending(id, asked, self.now).cloned() {
-            let message = crate::dependents::describe_failure(id, &failed.verb, &failed.failure);
-            self.report(
-                id.subject(),
-                Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
-            );
+            let problem = Problem::of_failure(&self.snapshot.settings, id, &failed.verb, &failed.failure);
+            self.report(id.subject(), problem);
             return false;
         }
         true
@@ -241,11 +235,8 @@ impl Work<'_> {
             let applied = namespaces::make_namespace(name, *is_privileged);
             match self.snapshot.live.get(&id) {
                 Some(Live::Failed(failure)) => {
-                    let message = crate::dependents::describe_failure(&id, "read", failure);
-                    self.report(
-                        id.subject(),
-                        Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
-                    );
+                    let problem = Problem::of_failure(&self.snapshot.settings, &id, "read", failure);
+                    self.report(id.subject(), problem);
                 }
                 Some(Live::Present(live)) if live.view().is_being_deleted() => {
                     let message = format!(
@@ -294,11 +285,8 @@ impl Work<'_> {
         match records::judge(&self.records, id, &self.snapshot.live) {
             Ownership::Unread => {}
             Ownership::Unknown(failure) => {
-                let message = crate::dependents::describe_failure(id, "read", failure);
-                self.report(
-                    id.subject(),
-                    Problem::new(reason::packages::HELM_RELEASE_FAILED, message),
-                );
+                let problem = Problem::of_failure(&self.snapshot.settings, id, "read", failure);
+                self.report(id.subject(), problem);
                 self.try_again_at(add_duration(self.now, Duration::from_secs(30)));
             }
             Ownership::Foreign => {

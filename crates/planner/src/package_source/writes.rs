@@ -12,9 +12,9 @@ use tenure_api::{ObjectId, ObjectView, PackageSourceStatus, reason};
 use super::generator::{OWN_KEYS, make_generator, make_id, watch_generator};
 use super::{Plan, Problem, Snapshot, status};
 use crate::answer::{DeleteAnswer, Failure, Live};
-use crate::dependents::describe_failure;
 use crate::object::Object;
 use crate::outcome::add_duration;
+use crate::package_settings::{Settings, describe_refusal};
 use crate::plan::{Delete, Next, Propagation, Request, Withheld};
 use crate::recorded_objects::{
     Ownership, Record, Replace, Step, add_digest, derive_proof, find_drift, judge_ownership, make_creation,
@@ -70,7 +70,7 @@ pub(super) fn plan_writes(snapshot: &Snapshot, now: Timestamp, artifacts: &[Outp
     };
     let outcome = match (wanted, ownership) {
         (_, Ownership::Unread) => Ok(None),
-        (_, Ownership::Unknown(failure)) => Err(describe_request(&writer.id, "read", failure)),
+        (_, Ownership::Unknown(failure)) => Err(describe_request(&snapshot.settings, &writer.id, "read", failure)),
         (Some(wanted), Ownership::Missing) => writer.create(&wanted, stored.as_ref(), &mut record),
         (Some(wanted), Ownership::Ours(_)) => writer.replace(live, &wanted),
         (Some(_), Ownership::Foreign) => Err(Problem {
@@ -114,11 +114,9 @@ struct Writer<'a> {
     plan: Plan,
 }
 
-fn describe_request(id: &ObjectId, verb: &str, failure: &Failure) -> Problem {
-    Problem {
-        reason: reason::RECONCILIATION_FAILED,
-        message: describe_failure(id, verb, failure),
-    }
+fn describe_request(settings: &Settings, id: &ObjectId, verb: &str, failure: &Failure) -> Problem {
+    let (reason, message) = describe_refusal(settings, id, (verb, failure), reason::RECONCILIATION_FAILED);
+    Problem { reason, message }
 }
 
 impl Writer<'_> {
@@ -131,10 +129,13 @@ impl Writer<'_> {
                 .memory
                 .retries
                 .record_failure(id, (verb, asked.to_owned()), failure, times);
-            return Err(describe_request(id, verb, failure));
+            return Err(describe_request(&self.snapshot.settings, id, verb, failure));
         }
         match self.plan.memory.retries.find_pending(id, asked, self.now) {
-            Some(failed) => Err(describe_request(id, &failed.verb, &failed.failure)),
+            Some(failed) => {
+                let settings = &self.snapshot.settings;
+                Err(describe_request(settings, id, &failed.verb, &failed.failure))
+            }
             None => Ok(()),
         }
     }
@@ -244,7 +245,7 @@ impl Writer<'_> {
                 let times = (self.snapshot.attempt.started, self.now);
                 let retries = &mut self.plan.memory.retries;
                 retries.record_failure(&self.id, ("delete", "delete".to_owned()), failure, times);
-                return Err(describe_request(&self.id, "delete", failure));
+                return Err(describe_request(&self.snapshot.settings, &self.id, "delete", failure));
             }
             None => self.check_failures("delete")?,
         }
