@@ -28,8 +28,10 @@ pub(crate) const RECONCILED_GROUPS: [&str; 8] = [
     TENURE_GROUP,
     "capsule.clastix.io",
     HELM_GROUP,
-    "cozystack.io",
+    PACKAGE_GROUP,
 ];
+/// The group of Packages.
+pub(crate) const PACKAGE_GROUP: &str = "cozystack.io";
 /// The group of HelmReleases.
 pub(crate) const HELM_GROUP: &str = "helm.toolkit.fluxcd.io";
 
@@ -253,7 +255,7 @@ pub(crate) fn is_helm_release(id: &ObjectId) -> bool {
 }
 
 pub(crate) fn is_package(id: &ObjectId) -> bool {
-    is_kind(id, "cozystack.io", "Package")
+    is_kind(id, PACKAGE_GROUP, "Package")
 }
 
 pub(crate) fn is_source(id: &ObjectId) -> bool {

@@ -1,9 +1,11 @@
 //! The origin of an object: its owner, the Kustomization that applied it and its identity, the source and revision, the Surface that generated that Kustomization, and
-//! the owner of them all.
+//! the owner of them all. Of an object of a chart: the HelmRelease that installed it, the chart, and the Package that generated the HelmRelease (`helm`).
 //!
-//! A claim needs a proof, because any editor of an object writes its labels. A Kustomization counts as the applier if the inventory in its status lists the object, and
+//! A claim needs a proof, because any editor of an object writes its labels. A Kustomization or HelmRelease counts if the inventory in its status lists the object, and
 //! if objects of its namespace may apply there. An object counts as the owner if it has the uid in the ownerReference. An unconfirmed claim is reported as a doubt, and
 //! never taken for an answer.
+
+mod helm;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -11,9 +13,11 @@ use tenure_api::metadata::SURFACE_LABEL;
 use tenure_api::{ObjectId, ObjectView, Surface};
 use tenure_tenancy::{Placement, inventory, owner};
 
+pub use helm::{describe_installation, find_component};
+
 use crate::object_facts::{
     DescribedState, Findings, KUSTOMIZE_GROUP, MissingFacts, RelatedNamespaces, TENURE_GROUP, describe_identity,
-    find_other_cluster, find_source, is_kustomization, is_source, is_surface, show_url,
+    find_other_cluster, find_source, is_helm_release, is_kustomization, is_source, is_surface, show_url,
 };
 use tenure_planner::answer::Live;
 use tenure_planner::cycle::describe_cycle;
@@ -60,6 +64,9 @@ pub struct Link {
     pub role: Role,
     /// `Kind/namespace/name`.
     pub object: String,
+    /// The id of the object.
+    #[serde(skip)]
+    pub id: ObjectId,
     /// The state of the object.
     #[serde(flatten)]
     pub object_state: DescribedState,
@@ -77,10 +84,24 @@ pub enum Role {
     Owner,
     /// The object that applied the previous one.
     Applier,
+    /// The HelmRelease that installed the previous object.
+    Installer,
+    /// The chart of the previous object.
+    Chart,
     /// The source of the previous object.
     Source,
     /// The object that generated the previous one.
     Generator,
+    /// The PackageValues that change the previous Package.
+    Values,
+}
+
+impl Role {
+    /// Whether the step is beside the path: it supplies content, and manages nothing.
+    #[must_use]
+    pub fn is_supply(self) -> bool {
+        matches!(self, Self::Chart | Self::Source | Self::Values)
+    }
 }
 
 fn write_details<S: Serializer>(details: &[(&'static str, String)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -123,6 +144,10 @@ pub fn trace_origin(start: &ObjectId, found: &Findings) -> Result<Trace, Missing
         {
             let live = found.find_object(&source)?;
             trace.links.push(found.describe(&source, live, Role::Source, None)?);
+        }
+        for (role, supply) in helm::list_supplies(&current, object, found)? {
+            let live = found.find_object(&supply)?;
+            trace.links.push(found.describe(&supply, live, role, None)?);
         }
         let mut next = None;
         for claim in list_claims(&current, object, found)? {
@@ -238,10 +263,14 @@ impl Findings {
                     "originRevision",
                     text("/status/artifact/metadata/org.opencontainers.image.revision"),
                 );
+                if role == Role::Chart {
+                    add("digest", text("/status/artifact/digest"));
+                }
             } else if is_surface(id) {
                 add("tier", text("/status/tier"));
                 add("identity", text("/status/identity"));
             }
+            helm::list_details(id, view, &mut add);
             let ready = view.find_condition(tenure_api::condition::READY);
             add("since", ready.map(|ready| ready.last_transition_time.to_owned()));
         }
@@ -249,6 +278,7 @@ impl Findings {
         Ok(Link {
             role,
             object: id.subject(),
+            id: id.clone(),
             object_state: DescribedState::describe(live),
             details,
         })
@@ -256,7 +286,8 @@ impl Findings {
 
     /// Describes the owner of the path: by the namespace of the first reconciled object on it, or else of the object itself.
     fn describe_owner(&self, way: &[ObjectId]) -> Result<String, MissingFacts> {
-        let is_reconciled = |id: &&ObjectId| is_kustomization(id) || is_surface(id) || is_source(id);
+        let is_reconciled =
+            |id: &&ObjectId| is_kustomization(id) || is_surface(id) || is_source(id) || is_helm_release(id);
         let first = way.iter().find(is_reconciled).or(way.first());
         let Some(namespace) = first.map(|id| id.namespace.as_str()).filter(|name| !name.is_empty()) else {
             return Ok("it is in no namespace, and so no tenant's".to_owned());
@@ -286,6 +317,7 @@ fn list_claims(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Cl
             Some(named) => check_applied(id, named, found)?,
         });
     }
+    claims.extend(helm::list_claims(id, object, found)?);
     claims.extend(check_owners(id, object, found)?);
     Ok(claims)
 }
@@ -304,25 +336,45 @@ fn make_id(namespace: &str, name: &str, group: &str, kind: &str) -> Option<Objec
 /// Checks whether the Kustomization that the object's labels name confirms that it applied the object.
 fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Claim, MissingFacts> {
     let says = format!("the labels of {} say that {} applied it", id.subject(), named.subject());
-    let kustomization = match found.find_object(&named)? {
-        Live::Present(object) => object.view(),
-        Live::Absent => return Ok(Claim::Refuted(format!("{says}, which does not exist"))),
-        Live::Unserved => {
-            return Ok(Claim::Refuted(format!(
-                "{says}, and the cluster does not serve Kustomizations"
-            )));
-        }
-        Live::Failed(failure) => {
-            return Ok(Claim::Unknown(format!(
-                "{says}, which can't be read: {}",
-                failure.message
-            )));
-        }
+    let kustomization = match find_claimed(&named, &says, found)? {
+        Ok(object) => object,
+        Err(claim) => return Ok(claim),
     };
-    if find_other_cluster(kustomization).is_some() {
+    check_inventory(id, (named, Role::Applier), kustomization, &says, found)
+}
+
+/// Finds the object that another object names as its manager, or the result of the claim without it.
+fn find_claimed<'a>(
+    named: &ObjectId,
+    says: &str,
+    found: &'a Findings,
+) -> Result<Result<ObjectView<'a>, Claim>, MissingFacts> {
+    Ok(match found.find_object(named)? {
+        Live::Present(object) => Ok(object.view()),
+        Live::Absent => Err(Claim::Refuted(format!("{says}, which does not exist"))),
+        Live::Unserved => Err(Claim::Refuted(format!(
+            "{says}, and the cluster does not serve {}s",
+            named.kind
+        ))),
+        Live::Failed(failure) => Err(Claim::Unknown(format!(
+            "{says}, which can't be read: {}",
+            failure.message
+        ))),
+    })
+}
+
+/// Checks whether the inventory of a Kustomization or HelmRelease confirms the claim of an object, and whether its namespace may apply there.
+fn check_inventory(
+    id: &ObjectId,
+    (named, role): (ObjectId, Role),
+    manager: ObjectView<'_>,
+    says: &str,
+    found: &Findings,
+) -> Result<Claim, MissingFacts> {
+    if find_other_cluster(manager).is_some() {
         return Ok(Claim::Refuted(format!("{says}, which applies to another cluster")));
     }
-    let mut entries = kustomization.list_views("/status/inventory/entries");
+    let mut entries = manager.list_views("/status/inventory/entries");
     if !entries.any(|entry| {
         entry
             .read_text("/id")
@@ -351,7 +403,7 @@ fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Cla
     }
     Ok(Claim::Confirmed {
         by: named,
-        role: Role::Applier,
+        role,
         remark,
     })
 }

@@ -14,6 +14,7 @@ mod artifact_extension;
 mod artifact_server;
 mod audit_log;
 mod caller;
+mod chart_origin;
 mod client;
 mod commands;
 mod completion_words;
@@ -52,6 +53,7 @@ mod reviews;
 mod targets;
 mod traces;
 mod uninstallation;
+mod value_layers;
 
 use failure::Failure;
 use logging::LogFormat;

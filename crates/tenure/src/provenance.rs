@@ -25,6 +25,7 @@ const READ_AT_ONCE: usize = 16;
 /// The origin of an object: lines for people, and the object as Git declares it, if it could be built.
 #[derive(Default)]
 pub(crate) struct Provenance {
+    is_applied: bool,
     summary: Vec<String>,
     built: Option<BuiltResource>,
 }
@@ -41,6 +42,7 @@ impl Provenance {
         let view = ObjectView::new(object);
         let (Some(name), Some(namespace)) = (view.find_label(OWNER_NAME), view.find_label(OWNER_NAMESPACE)) else {
             return Self {
+                is_applied: false,
                 summary: vec!["No Kustomization applied this object.".to_owned()],
                 built: None,
             };
@@ -49,6 +51,7 @@ impl Provenance {
             Ok(applied) => applied,
             Err(why) => {
                 return Self {
+                    is_applied: true,
                     summary: vec![format!("Applied by Kustomization {namespace}/{name} ({why}).")],
                     built: None,
                 };
@@ -75,9 +78,15 @@ impl Provenance {
             summary.push(format!("File and line are not known here: {why}."));
         }
         Self {
+            is_applied: true,
             summary,
             built: built.ok(),
         }
+    }
+
+    /// Whether the object's labels name a Kustomization.
+    pub(crate) fn is_applied(&self) -> bool {
+        self.is_applied
     }
 
     /// Returns the lines before the table.
@@ -275,6 +284,18 @@ async fn read_tenant(client: &kube::Client, name: &str) -> Result<Option<TenantF
         Err(kube::Error::Api(status)) => Err(status.message.clone()),
         Err(error) => Err(write_chain(&error)),
     }
+}
+
+/// Returns the file and line where the source of a Kustomization declares an object that the Kustomization applied, or the reason why they are unknown.
+pub(crate) async fn locate_declaration(
+    artifacts: &ArtifactAccess,
+    (kustomization, source): (&Value, &Value),
+    id: &ObjectId,
+) -> Result<String, String> {
+    let built = artifacts.rebuild(kustomization, source).await?;
+    let built = built.take_object(id).map_err(|error| error.to_string())?;
+    let origin = locate_field(&built, &FieldPath(Vec::new()));
+    Ok(origin.map(|origin| origin.to_string()).unwrap_or_default())
 }
 
 /// Builds the applied content again, and picks the object.

@@ -156,12 +156,21 @@ fn judge_forbidden(subject: &CheckedObject<'_>, message: &str, is_quota: bool, r
             message,
             "ask for less, remove another object, or ask the owner of the quota for more",
         ),
-        _ => subject.make_error(
+        _ => subject.make_finding(
+            Level::Error,
             Category::Admission,
+            find_named_field(message),
             message,
             "change it as the message says, or ask the owner of that rule",
         ),
     }
+}
+
+/// Returns the field that a message of admission names first, as in `spec.dependsOn[1]: namespace red …`; or an empty text.
+fn find_named_field(message: &str) -> &str {
+    let mut words = message.split_whitespace();
+    let field = words.find_map(|word| word.strip_suffix(':').filter(|word| word.starts_with("spec.")));
+    field.unwrap_or_default()
 }
 
 fn has_conflict(failure: &Failure) -> bool {
@@ -364,6 +373,12 @@ mod tests {
             (403, "Forbidden", "no (git-managed)", &[]),
             held,
             Some(&[(Admission, Error, 1)]),
+        );
+        // The field that the message names has the line.
+        check(
+            (403, "Forbidden", "denied: spec.replicas: too many, spec.other: no", &[]),
+            held,
+            Some(&[(Admission, Error, 9)]),
         );
         check(
             (403, "Forbidden", "no", &[]),

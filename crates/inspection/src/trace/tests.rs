@@ -245,3 +245,137 @@ fn an_unassigned_object_is_reported_and_a_ring_ends() {
     let trace = World::new(vec![own, make_repository()]).check(KUSTOMIZATION, Verdict::Managed, "part of a cycle");
     assert_eq!(trace.links.len(), 2, "{trace:#?}");
 }
+
+const RELEASE: &str = "shop_web_helm.toolkit.fluxcd.io_HelmRelease";
+
+/// Makes a Deployment of a chart, its HelmRelease, the chart and the source. `spec` is added to the HelmRelease.
+fn list_release_chain(spec: Value, entries: &[&str]) -> Vec<Value> {
+    let labels = json!({"helm.toolkit.fluxcd.io/name": "web", "helm.toolkit.fluxcd.io/namespace": "shop"});
+    let mut deployment = make_deployment();
+    deployment["metadata"]["labels"] = labels;
+    let entries: Vec<Value> = entries.iter().map(|entry| json!({"id": entry, "v": "v1"})).collect();
+    let history = json!([{"name": "web", "namespace": "shop", "chartName": "podinfo", "chartVersion": "6.1.0", "version": 3, "status": "deployed"}]);
+    let release = json!({"apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "metadata": {"name": "web", "namespace": "shop", "uid": "r"},
+        "spec": spec, "status": {"helmChart": "shop/shop-web", "history": history, "inventory": {"entries": entries}}});
+    let chart = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmChart", "metadata": {"name": "shop-web", "namespace": "shop"},
+        "spec": {"chart": "podinfo", "version": "6.x", "sourceRef": {"kind": "HelmRepository", "name": "charts"}},
+        "status": {"artifact": {"revision": "6.1.0", "digest": "sha256:abc"}}});
+    let repository = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "HelmRepository", "metadata": {"name": "charts", "namespace": "shop"},
+        "spec": {"url": "https://user:sesame@charts.example"}});
+    vec![deployment, release, chart, repository]
+}
+
+fn list_roles(trace: &Trace) -> Vec<(Role, &str)> {
+    let links = trace.links.iter();
+    links.map(|link| (link.role, link.object.as_str())).collect()
+}
+
+#[test]
+fn trace_lists_release_chart_and_applier() {
+    let mut objects = list_release_chain(json!({"serviceAccountName": "shop-gitops"}), &[DEPLOYMENT]);
+    objects[1]["metadata"]["labels"] = make_deployment()["metadata"]["labels"].clone();
+    objects.extend([make_kustomization(&[RELEASE]), make_repository(), make_surface("web")]);
+    objects[4]["metadata"]["ownerReferences"] = json!([]);
+    let trace = World::new(objects).check(DEPLOYMENT, Verdict::Managed, "");
+    assert_eq!(
+        list_roles(&trace),
+        [
+            (Role::Object, "Deployment/shop/web"),
+            (Role::Installer, "HelmRelease/shop/web"),
+            (Role::Chart, "HelmChart/shop/shop-web"),
+            (Role::Source, "HelmRepository/shop/charts"),
+            (Role::Applier, "Kustomization/shop/web"),
+            (Role::Source, "GitRepository/shop/web-web"),
+        ]
+    );
+    assert!(
+        trace.summary.contains("managed by HelmRelease/shop/web"),
+        "{}",
+        trace.summary
+    );
+    let text = serde_json::to_string(&trace).expect("text");
+    for word in [
+        "system:serviceaccount:shop:shop-gitops",
+        "podinfo 6.1.0",
+        "shop/web, version 3, deployed",
+        "sha256:abc",
+        "charts.example",
+    ] {
+        assert!(text.contains(word), "no {word}: {text}");
+    }
+    assert!(!text.contains("sesame"), "{text}");
+}
+
+#[test]
+fn trace_leads_from_release_to_package() {
+    let chart =
+        json!({"chartRef": {"kind": "ExternalArtifact", "namespace": "cozy-system", "name": "web-default-web"}});
+    let mut objects = list_release_chain(chart, &[DEPLOYMENT]);
+    objects[1]["metadata"]["labels"] = json!({"cozystack.io/package": "example.web"});
+    let named = |kind: &str, spec: Value, status: Value| json!({"apiVersion": "cozystack.io/v1alpha1", "kind": kind, "metadata": {"name": "example.web"}, "spec": spec, "status": status});
+    let record = json!({"releases": [{"namespace": "shop", "name": "web", "uid": "r", "component": "app"}]});
+    let source = json!({"sourceRef": {"kind": "GitRepository", "name": "web-web", "namespace": "shop"}});
+    objects.extend([
+        json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "ExternalArtifact", "metadata": {"name": "web-default-web", "namespace": "cozy-system"},
+            "spec": {"sourceRef": {"kind": "ArtifactGenerator", "name": "web"}}, "status": {"artifact": {"revision": "latest@sha256:def"}}}),
+        json!({"apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "metadata": {"name": "web", "namespace": "cozy-system"}}),
+        named("Package", json!({"variant": "default"}), record),
+        named("PackageSource", source, json!({})),
+        named("PackageValues", json!({}), json!({})),
+        make_repository(),
+    ]);
+    let trace = World::new(objects.clone()).check(DEPLOYMENT, Verdict::Managed, "");
+    assert_eq!(
+        list_roles(&trace),
+        [
+            (Role::Object, "Deployment/shop/web"),
+            (Role::Installer, "HelmRelease/shop/web"),
+            (Role::Chart, "ExternalArtifact/cozy-system/web-default-web"),
+            (Role::Source, "ArtifactGenerator/cozy-system/web"),
+            (Role::Generator, "Package/example.web"),
+            (Role::Source, "PackageSource/example.web"),
+            (Role::Source, "GitRepository/shop/web-web"),
+            (Role::Values, "PackageValues/example.web"),
+        ]
+    );
+    let text = serde_json::to_string(&trace).expect("text");
+    for word in ["component app", "latest@sha256:def", "the account of helm-controller"] {
+        assert!(text.contains(word), "no {word}: {text}");
+    }
+
+    // A copied label proves nothing.
+    objects[1]["metadata"]["uid"] = json!("another");
+    World::new(objects.clone()).check(DEPLOYMENT, Verdict::Managed, "records another one of this name");
+    objects[1]["metadata"]["name"] = json!("copy");
+    World::new(objects).check(
+        "shop_copy_helm.toolkit.fluxcd.io_HelmRelease",
+        Verdict::Unconfirmed,
+        "doesn't record it",
+    );
+}
+
+#[test]
+fn unconfirmed_releases_are_reported() {
+    let check = |objects: Vec<Value>, verdict: Verdict, doubt: &str| {
+        drop(World::new(objects).check(DEPLOYMENT, verdict, doubt))
+    };
+    check(
+        list_release_chain(json!({}), &[]),
+        Verdict::Unconfirmed,
+        "whose inventory doesn't list it",
+    );
+    let elsewhere = json!({"kubeConfig": {"secretRef": {"name": "other"}}});
+    check(
+        list_release_chain(elsewhere, &[DEPLOYMENT]),
+        Verdict::Unconfirmed,
+        "applies to another cluster",
+    );
+    let mut objects = list_release_chain(json!({}), &[DEPLOYMENT]);
+    objects[1]["status"]
+        .as_object_mut()
+        .expect("a status")
+        .remove("inventory");
+    check(objects.clone(), Verdict::Unknown, "no inventory");
+    objects.remove(1);
+    check(objects, Verdict::Unconfirmed, "which does not exist");
+}

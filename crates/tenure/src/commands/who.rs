@@ -1,4 +1,5 @@
-//! `tenure who`: the owner of each field of an object, the commit, file and line of fields from Git, and the users behind managers by an audit log. The content of a
+//! `tenure who`: the owner of each field of an object, and the commit, file and line of fields from Git. It shows the layer of a Package's values, and by an audit log the
+//! users behind managers. The content of a
 //! Secret is never printed.
 
 use std::process::ExitCode;
@@ -16,12 +17,15 @@ use tenure_inspection::ownership::writers::{Address, WriterSearch};
 
 use crate::artifact_client::ArtifactFlags;
 use crate::audit_log::{AuditLog, describe_writers};
+use crate::chart_origin::ChartOrigin;
 use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::provenance::Provenance;
 use crate::{output, resources};
 
 /// Show who owns each field of an object, and from which commit, file and line it came.
+///
+/// Of a HelmRelease that a Package generated, the command also shows the layer that sets a value. Of an object of a chart, it names the HelmRelease.
 ///
 /// The name of a field manager is only the writer's own claim. With --audit-log, the command shows the user that the API server recorded, too.
 #[derive(Debug, Args)]
@@ -93,8 +97,15 @@ impl Who {
             name: name.to_owned(),
         };
         let search = self.search(&address, &owned)?;
-        for line in provenance.summary() {
+        let chart = ChartOrigin::find(&client, &object, &artifacts).await;
+        for line in chart.summary() {
             output::print_line(visible(line));
+        }
+        for line in provenance.summary() {
+            // Of an object of a chart, the first lines say all.
+            if provenance.is_applied() || chart.summary().is_empty() {
+                output::print_line(visible(line));
+            }
         }
         let describe_writer = |field: &OwnedField| {
             let search = search.as_ref()?;
@@ -102,7 +113,8 @@ impl Who {
         };
         let describe_origin = |field: &OwnedField| {
             let is_from_git = provenance.is_by(&field.entry.manager);
-            provenance.line_of(&field.path).filter(|_| is_from_git)
+            let line = provenance.line_of(&field.path).filter(|_| is_from_git);
+            line.or_else(|| chart.describe_value(field))
         };
         let (headers, rows) = fields::write_table(&owned, &describe_origin, &describe_writer, Timestamp::now());
         if !rows.is_empty() {

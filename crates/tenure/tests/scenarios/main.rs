@@ -20,6 +20,7 @@ mod attest;
 mod audit;
 mod capsule;
 mod check;
+mod helm_releases;
 mod install;
 mod install_killed;
 #[cfg(target_os = "linux")]
