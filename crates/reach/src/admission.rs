@@ -9,8 +9,9 @@ use kubernetes_cel::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::kinds::TENANT_LABEL;
 use crate::node::Identity;
-use crate::object::{list_texts, read_list, read_text};
+use crate::object::{list_texts, read_label, read_list, read_text};
 use crate::rules::matches_labels;
 
 /// The greatest depth of variables of a policy that name each other.
@@ -207,6 +208,17 @@ impl Admission {
         })
     }
 
+    /// Checks whether any policy, webhook or guard may decide about a write.
+    pub(crate) fn checks_write(&self, write: &Write, namespace: Option<&Value>) -> bool {
+        self.checks_resource(write.group, write.resource) || self.guard.is_some() && self.guards_write(write, namespace)
+    }
+
+    /// Checks whether the guard validates a write: writes of namespaces, and writes of Flux's kinds in a tenant's namespace.
+    fn guards_write(&self, write: &Write, namespace: Option<&Value>) -> bool {
+        let is_tenants = || namespace.is_some_and(|namespace| !read_label(namespace, TENANT_LABEL).is_empty());
+        write.resource == "namespaces" || write.group.ends_with(".toolkit.fluxcd.io") && is_tenants()
+    }
+
     /// Returns whether a policy denies a creation or change, admission admits the write, or a check has an unknown answer.
     pub(crate) fn decide_write(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
         let request = describe_request(write, by);
@@ -255,7 +267,7 @@ impl Admission {
                 unknown.push(webhook.judge.clone());
             }
         }
-        if write.resource == "namespaces" {
+        if self.guards_write(write, namespace) {
             unknown.extend(self.guard.clone());
         }
         if unknown.is_empty() {

@@ -101,3 +101,38 @@ pub(crate) fn make_namespace_change(name: &str, stored: &Value) -> Write {
         object: changed,
     }
 }
+
+/// Returns an object of Flux that names no account, for the kinds whose controller acts with its own rights then.
+pub(crate) fn make_deputy(resource: &str, namespace: &str) -> Option<Write> {
+    let (group, version, kind, resource, spec) = match resource {
+        "helmreleases" => (
+            "helm.toolkit.fluxcd.io",
+            "v2",
+            "HelmRelease",
+            "helmreleases",
+            json!({ "interval": "1h", "chartRef": { "kind": "OCIRepository", "name": "reach" } }),
+        ),
+        "kustomizations" => (
+            "kustomize.toolkit.fluxcd.io",
+            "v1",
+            "Kustomization",
+            "kustomizations",
+            json!({ "interval": "1h", "prune": true, "sourceRef": { "kind": "GitRepository", "name": "reach" } }),
+        ),
+        _ => return None,
+    };
+    Some(Write {
+        group,
+        version,
+        kind,
+        resource,
+        subresource: "",
+        namespace: namespace.to_owned(),
+        name: "reach".to_owned(),
+        old_object: None,
+        object: json!({
+            "apiVersion": format!("{group}/{version}"), "kind": kind,
+            "metadata": { "name": "reach", "namespace": namespace }, "spec": spec,
+        }),
+    })
+}

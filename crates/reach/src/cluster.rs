@@ -8,12 +8,12 @@ use serde_json::Value;
 use crate::admission::Admission;
 use crate::coverage::Coverage;
 use crate::kinds::{
-    ADMISSION, CONTROLLERS, LANE_BINDING, LANE_LABEL, LANE_PREFIX, LOCKDOWN_FLAG, POD_SECURITY_LABEL, RBAC,
-    SECRET_WRITER, TENANT_GROUP, TENANT_LABEL,
+    ADMISSION, CHART_NAMESPACE, HELM_BINDING, LANE_BINDING, LANE_LABEL, LANE_PREFIX, PACKAGE_GROUP, POD_SECURITY_LABEL,
+    RBAC, SECRET_WRITER, TENANT_GROUP, TENANT_LABEL,
 };
 use crate::node::{ACCOUNTS_PREFIX, Identity, Scope};
 use crate::object::{list_texts, read_annotation, read_group, read_label, read_list, read_text};
-use crate::pod_facts::{image_name, is_privileged};
+use crate::pod_facts::is_privileged;
 use crate::powers::{Granted, Power, list_powers};
 use crate::rules::{Names, RequestedRight, Rule, covers_rule, is_aggregated};
 
@@ -99,6 +99,8 @@ pub struct Cluster {
     pub(crate) controllers: BTreeMap<&'static str, Vec<Controller>>,
     /// The accounts of the lanes that reconcile each namespace.
     pub(crate) lanes: BTreeMap<String, BTreeSet<Identity>>,
+    /// The namespaces with sources of the platform's charts.
+    pub(crate) chart_namespaces: BTreeSet<String>,
     pub(crate) providers: Vec<Provider>,
     /// The names of the FluxAccessTargets.
     pub(crate) targets: Vec<String>,
@@ -131,6 +133,7 @@ impl Cluster {
             tenants: BTreeMap::new(),
             controllers: BTreeMap::new(),
             lanes: BTreeMap::new(),
+            chart_namespaces: BTreeSet::from([CHART_NAMESPACE.to_owned()]),
             providers: Vec::new(),
             targets: Vec::new(),
             custom_groups: Vec::new(),
@@ -167,6 +170,10 @@ impl Cluster {
                 tenants: list_texts(provider, "/spec/tenants"),
                 writer: if writer.is_empty() { SECRET_WRITER } else { writer }.to_owned(),
             });
+        }
+        for source in select_kind(PACKAGE_GROUP, "PackageSource") {
+            let namespace = read_text(source, "/spec/sourceRef/namespace");
+            cluster.chart_namespaces.insert(namespace.to_owned());
         }
         for target in select_kind("tenure.dev", "FluxAccessTarget") {
             cluster.targets.push(read_text(target, "/metadata/name").to_owned());
@@ -268,6 +275,9 @@ impl Cluster {
                 .iter()
                 .filter_map(|subject| read_subject(subject, namespace))
                 .collect();
+            if name == HELM_BINDING && scope == Scope::Cluster {
+                self.add_supervised_controller(&subjects);
+            }
             if name == LANE_BINDING && !self::read_label(binding, LANE_LABEL).is_empty() {
                 let is_lane = |identity: &&Identity| matches!(identity, Identity::Account { name, .. } if name.starts_with(LANE_PREFIX));
                 let lanes: Vec<Identity> = subjects.iter().filter(is_lane).cloned().collect();
@@ -371,43 +381,6 @@ impl Cluster {
                 });
             }
         }
-    }
-
-    /// Records a workload that is a known controller, and whether its arguments lock it down.
-    fn read_controller(&mut self, object: &Value, spec: &Value, namespace: &str, account: &str) {
-        if read_text(object, "/kind") == "Pod" {
-            return;
-        }
-        let name = read_text(object, "/metadata/name");
-        let containers = read_list(spec, "/containers");
-        let runs = |controller: &str| {
-            name == controller
-                || read_label(object, "app.kubernetes.io/component") == controller
-                || containers
-                    .iter()
-                    .any(|container| image_name(read_text(container, "/image")) == controller)
-        };
-        let Some(&controller) = CONTROLLERS.iter().find(|controller| runs(controller)) else {
-            return;
-        };
-        let arguments = containers
-            .iter()
-            .flat_map(|container| {
-                read_list(container, "/args")
-                    .iter()
-                    .chain(read_list(container, "/command"))
-            })
-            .filter_map(Value::as_str);
-        let is_locked_down = arguments.into_iter().any(|argument| {
-            argument
-                .strip_prefix(LOCKDOWN_FLAG)
-                .is_some_and(|account| !account.is_empty())
-        });
-        self.controllers.entry(controller).or_default().push(Controller {
-            namespace: namespace.to_owned(),
-            account: account.to_owned(),
-            is_locked_down,
-        });
     }
 
     /// Finds ServiceAccounts and namespaces that bindings or Tenants name and that do not exist. The creator of such an

@@ -3,7 +3,7 @@
 use crate::admission::{FailurePolicy, Verdict, WriteCheck};
 use crate::attack_writes;
 use crate::cluster::{Binding, Nodes};
-use crate::kinds::{ControllerAction, DEPUTIES, LANE_GROUPS, LANE_PREFIX};
+use crate::kinds::{ActingKind, DEPUTIES, LANE_GROUPS, LANE_PREFIX};
 use crate::node::{Identity, Node, Scope, list_in_scope};
 use crate::powers::{Granted, Power};
 use crate::rules::Names;
@@ -116,6 +116,7 @@ impl Search<'_> {
             }
             Node::CustomResources => self.expand_custom_resources(),
             Node::Deputies { resource, scope } => self.expand_deputies(resource, scope),
+            Node::FreeDeputies { resource, scope } => self.expand_free_deputies(resource, scope),
             Node::AccessRequest(_) | Node::AccessApproval(..) => self.combine_access(node),
             Node::Network(_) | Node::Admission | Node::Credential(_) => {}
         }
@@ -297,9 +298,7 @@ impl Search<'_> {
             Power::FeedLane => self.feed_lanes(scope, &edge("take-over-lane")),
             Power::Deputy(index) => {
                 if let Some(deputy) = DEPUTIES.get(index) {
-                    let resource = format!("{}.{}", deputy.resource, deputy.group);
-                    let scope = scope.clone();
-                    self.add_edge(Node::Deputies { resource, scope }, edge("write-deputy"));
+                    return self.write_deputy(deputy, (holder, groups), scope, &edge("write-deputy"));
                 }
             }
             _ => {}
@@ -351,14 +350,7 @@ impl Search<'_> {
         self.add_edge(Node::Secrets(scope.clone()), all("read-secrets"));
         self.add_edge(Node::Tokens(scope.clone()), all("create-token"));
         self.add_edge(Node::NewAccounts(scope.clone()), all("create-serviceaccounts"));
-        for deputy in DEPUTIES
-            .iter()
-            .filter(|deputy| deputy.does != ControllerAction::MakesPods)
-        {
-            let resource = format!("{}.{}", deputy.resource, deputy.group);
-            let scope = scope.clone();
-            self.add_edge(Node::Deputies { resource, scope }, all("write-deputy"));
-        }
+        self.reach_deputies(scope, |_| true, &all("write-deputy"));
         self.feed_lanes(scope, &all("take-over-lane"));
         if *scope == Scope::Cluster {
             self.reach_nodes(all("proxy-nodes"));
@@ -420,7 +412,7 @@ impl Search<'_> {
 
     /// Adds an edge to an account that a written object can name. If a lane reconciles the object, the lane requests the account's
     /// token.
-    fn add_identity(&mut self, namespace: &str, name: &str, group: &str) {
+    pub(crate) fn add_identity(&mut self, namespace: &str, name: &str, group: &str) {
         let cluster = self.cluster;
         let node = Node::account(namespace, name);
         let lanes = cluster
@@ -535,48 +527,10 @@ impl Search<'_> {
     }
 
     fn expand_custom_resources(&mut self) {
-        for deputy in DEPUTIES {
-            if deputy.does == ControllerAction::MakesPods
-                || !self.cluster.custom_groups.iter().any(|group| group == deputy.group)
-            {
-                continue;
-            }
-            let node = Node::Deputies {
-                resource: format!("{}.{}", deputy.resource, deputy.group),
-                scope: Scope::EveryNamespace,
-            };
-            self.add_edge(node, Edge::new("write-deputy", "", "every custom resource"));
-        }
-    }
-
-    /// Adds edges to the accounts as which the controller of a kind acts for objects in a scope.
-    fn expand_deputies(&mut self, resource: &str, scope: &Scope) {
         let cluster = self.cluster;
-        let found = DEPUTIES
-            .iter()
-            .find(|deputy| format!("{}.{}", deputy.resource, deputy.group) == resource);
-        let Some(deputy) = found else { return };
-        let (controller, is_own_only) = match deputy.does {
-            ControllerAction::MakesPods => return,
-            ControllerAction::ActsAs(controller) => {
-                for (namespace, name) in self.list_accounts(scope) {
-                    self.add_identity(&namespace, &name, deputy.group);
-                }
-                (controller, false)
-            }
-            ControllerAction::ActsInOwnNamespace(controller) => (controller, true),
-        };
-        for controller in cluster.controllers.get(controller).into_iter().flatten() {
-            let serves = !is_own_only || scope.includes_namespace(&controller.namespace);
-            if serves && !controller.is_locked_down {
-                let by = format!(
-                    "serviceaccount {}/{} is not locked down",
-                    controller.namespace, controller.account
-                );
-                let node = Node::account(&controller.namespace, &controller.account);
-                self.add_edge(node, Edge::new("act-as-controller", "", by));
-            }
-        }
+        let is_served = |deputy: &ActingKind| cluster.custom_groups.iter().any(|group| group == deputy.group);
+        let edge = Edge::new("write-deputy", "", "every custom resource");
+        self.reach_deputies(&Scope::EveryNamespace, is_served, &edge);
     }
 
     /// Checks whether an identity is the ServiceAccount of a lane.

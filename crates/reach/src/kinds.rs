@@ -20,6 +20,11 @@ pub(crate) enum ControllerAction {
     ActsAs(&'static str),
     /// The controller acts as this account of its own, for objects in its own namespace.
     ActsInOwnNamespace(&'static str),
+    /// The cluster-scoped object becomes objects of the platform, for which the controller acts as this account of its own, unless that is locked down.
+    ActsForPlatform(&'static str),
+    /// The object supplies the platform's charts, if it is in a namespace with their sources. The controller installs them as this account of its own, unless that is
+    /// locked down.
+    SuppliesCharts(&'static str),
 }
 
 const fn makes_pods(group: &'static str, resource: &'static str) -> ActingKind {
@@ -29,6 +34,17 @@ const fn makes_pods(group: &'static str, resource: &'static str) -> ActingKind {
         does: ControllerAction::MakesPods,
     }
 }
+
+const fn act(group: &'static str, resource: &'static str, does: ControllerAction) -> ActingKind {
+    ActingKind { group, resource, does }
+}
+
+/// The controller of charts.
+const HELM: &str = "helm-controller";
+/// The ClusterRoleBinding of the helm-controller that `tenure up` runs. No object shows this program.
+pub(crate) const HELM_BINDING: &str = "tenure-helm-controller";
+/// The namespace with the sources of the platform's charts. A PackageSource can name another one.
+pub(crate) const CHART_NAMESPACE: &str = "cozy-system";
 
 /// The deputies: kinds whose controller acts with rights that the object's author may lack.
 pub(crate) const DEPUTIES: &[ActingKind] = &[
@@ -83,6 +99,38 @@ pub(crate) const DEPUTIES: &[ActingKind] = &[
         resource: "applications",
         does: ControllerAction::ActsInOwnNamespace("argocd-application-controller"),
     },
+    act("cozystack.io", "packages", ControllerAction::ActsForPlatform(HELM)),
+    act(
+        "cozystack.io",
+        "packagesources",
+        ControllerAction::ActsForPlatform(HELM),
+    ),
+    act("cozystack.io", "packagevalues", ControllerAction::ActsForPlatform(HELM)),
+    act(
+        "source.toolkit.fluxcd.io",
+        "gitrepositories",
+        ControllerAction::SuppliesCharts(HELM),
+    ),
+    act(
+        "source.toolkit.fluxcd.io",
+        "ocirepositories",
+        ControllerAction::SuppliesCharts(HELM),
+    ),
+    act(
+        "source.toolkit.fluxcd.io",
+        "externalartifacts",
+        ControllerAction::SuppliesCharts(HELM),
+    ),
+    act(
+        "source.toolkit.fluxcd.io",
+        "externalartifacts/status",
+        ControllerAction::SuppliesCharts(HELM),
+    ),
+    act(
+        "source.extensions.fluxcd.io",
+        "artifactgenerators",
+        ControllerAction::SuppliesCharts(HELM),
+    ),
 ];
 
 /// The names of the controllers of deputies.
@@ -117,6 +165,8 @@ pub(crate) const LANE_PREFIX: &str = "tenure-lane-";
 pub(crate) const SECRET_WRITER: &str = "tenure-secret-writer";
 /// The group of Tenants.
 pub(crate) const TENANT_GROUP: &str = "capsule.clastix.io";
+/// The group of Packages.
+pub(crate) const PACKAGE_GROUP: &str = "cozystack.io";
 /// The label of a tenant's namespaces.
 pub(crate) const TENANT_LABEL: &str = "capsule.clastix.io/tenant";
 /// The label by which Pod Security sets the level of a namespace.
@@ -144,6 +194,7 @@ pub struct ReadKind {
 const fn find_version(group: &str) -> &'static str {
     match group.as_bytes() {
         b"capsule.clastix.io" => "v1beta2",
+        b"cozystack.io" => "v1alpha1",
         b"tenure.dev" => "v1alpha1",
         _ => "v1",
     }
@@ -198,6 +249,7 @@ pub const SOURCES: &[ReadKind] = &[
     read_whole(TENANT_GROUP, "tenants", "Tenant"),
     read_whole("tenure.dev", "accessproviders", "AccessProvider"),
     read_whole("tenure.dev", "fluxaccesstargets", "FluxAccessTarget"),
+    read_whole(PACKAGE_GROUP, "packagesources", "PackageSource"),
     read_metadata(
         "apiextensions.k8s.io",
         "customresourcedefinitions",
@@ -209,5 +261,5 @@ pub const SOURCES: &[ReadKind] = &[
 /// Checks whether a kind exists only if its CustomResourceDefinition is installed. If such a kind is absent, nothing is
 /// unknown.
 pub(crate) fn is_custom(source: &ReadKind) -> bool {
-    matches!(source.group, TENANT_GROUP | "tenure.dev")
+    matches!(source.group, TENANT_GROUP | PACKAGE_GROUP | "tenure.dev")
 }

@@ -13,6 +13,7 @@ mod attack_writes;
 mod bindings;
 mod cluster;
 mod coverage;
+mod deputies;
 mod escalation;
 mod graph_edges;
 mod kinds;

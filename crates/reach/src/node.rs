@@ -200,6 +200,13 @@ pub enum Node {
         /// The scope.
         scope: Scope,
     },
+    /// Objects of a kind for which a controller acts as its own account, such as a HelmRelease without an account.
+    FreeDeputies {
+        /// The resource, as `helmreleases.helm.toolkit.fluxcd.io`.
+        resource: String,
+        /// The scope.
+        scope: Scope,
+    },
     /// A request for a credential, by an identity.
     AccessRequest(Identity),
     /// An approval of requests for the credential of a target, by an identity.
@@ -274,6 +281,7 @@ impl fmt::Display for Node {
             Self::CustomResources => f.write_str("every custom resource"),
             Self::Admission => f.write_str("admission policies and webhooks"),
             Self::Deputies { resource, scope } => write!(f, "{resource} in {scope}"),
+            Self::FreeDeputies { resource, scope } => write!(f, "{resource} in {scope}, with the controller's rights"),
             Self::AccessRequest(by) => write!(f, "access requests of {by}"),
             Self::AccessApproval(by, target) => write!(f, "approval of {target} by {by}"),
             Self::Credential(of) => write!(f, "credential of {of}"),

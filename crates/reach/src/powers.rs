@@ -218,7 +218,7 @@ pub(crate) fn list_powers(rules: &[Rule]) -> Vec<Granted> {
             };
             let power = match deputy.does {
                 ControllerAction::MakesPods => Power::CreatePods,
-                ControllerAction::ActsAs(_) | ControllerAction::ActsInOwnNamespace(_) => Power::Deputy(index),
+                _ => Power::Deputy(index),
             };
             add(power, &|| describe_right(verb, deputy.group, deputy.resource));
         }

@@ -69,7 +69,8 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
             | Node::NewSecrets(scope)
             | Node::NewAccounts(scope)
             | Node::NamespaceLabels(scope, _)
-            | Node::Deputies { scope, .. } => Some(scope.clone()),
+            | Node::Deputies { scope, .. }
+            | Node::FreeDeputies { scope, .. } => Some(scope.clone()),
             Node::Secret { namespace, .. } | Node::Identity(Identity::Account { namespace, .. }) => {
                 Some(Scope::of_namespace(namespace))
             }

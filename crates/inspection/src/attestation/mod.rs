@@ -15,6 +15,7 @@ mod html;
 mod managed;
 mod namespaces;
 mod objects;
+mod packages;
 mod parts;
 mod pattern;
 mod reach;
@@ -242,6 +243,7 @@ pub fn list_attacks(names: &Names) -> Vec<Attack> {
     attacks.extend(access::list(names));
     attacks.extend(endpoints::list(names));
     attacks.extend(flux::list(names));
+    attacks.extend(packages::list(names));
     attacks.extend(objects::list(names));
     attacks.extend(parts::list(names));
     attacks.extend(templates::list(names));
