@@ -248,6 +248,8 @@ pub const TENANT_GITOPS_CLUSTER_ROLE: &str = "tenure-tenant-gitops";
 pub const TENANT_GITOPS_HOME_CLUSTER_ROLE: &str = "tenure-tenant-gitops-home";
 /// The ClusterRole of a GitOps ServiceAccount that writes only Cozystack's applications, if a Tenant names it.
 pub const TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE: &str = "tenure-tenant-gitops-cozystack";
+/// The ClusterRole that writes HelmReleases. A Tenant can bind its GitOps ServiceAccount or its owners to this role; by default it is bound to no subject.
+pub const HELM_AUTHOR_CLUSTER_ROLE: &str = "tenure-helm-author";
 /// The suffix of a tenant's GitOps ServiceAccount, after the tenant's name.
 pub const TENANT_GITOPS_SUFFIX: &str = "-gitops";
 /// The ClusterRole that shows the reconciled objects to users with the right to view a namespace.

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use crate::access::{GROUP, PROVIDERS, WRITE_CREDENTIALS};
 use crate::installation::ControllerChoice;
 use crate::metadata::{
-    AUTHOR_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE,
-    LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE, NAMESPACE_EDITOR_CLUSTER_ROLE,
-    SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE,
-    VIEW_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
+    AUTHOR_CLUSTER_ROLE, HELM_AUTHOR_CLUSTER_ROLE, HOME_OWNER_CLUSTER_ROLE, HOME_WITNESS_CLUSTER_ROLE,
+    LANE_BOOKS_CLUSTER_ROLE, LANE_CLUSTER_ROLE, MANAGED_BY, MANAGED_BY_TENURE, NAMESPACE_DELETER_CLUSTER_ROLE,
+    NAMESPACE_EDITOR_CLUSTER_ROLE, SECRET_WRITER, TENANT_GITOPS_CLUSTER_ROLE, TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE,
+    TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE, VIEWER_CLUSTER_ROLE,
 };
 
 /// Returns the rights of a tenant's GitOps account in the tenant's namespaces: the kinds of applications.
@@ -94,6 +94,19 @@ pub fn tenant_gitops_cozystack_cluster_role() -> Value {
     )
 }
 
+/// Returns the rights of a writer of HelmReleases, if a Tenant names this role in `additionalRoleBindings`.
+///
+/// No account has the role by default: where admission checks no writes, helm-controller reconciles a HelmRelease without an account with its own rights, which are
+/// an administrator's.
+#[must_use]
+pub fn helm_author_cluster_role() -> Value {
+    let all = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
+    cluster_role(
+        HELM_AUTHOR_CLUSTER_ROLE,
+        &[json!({ "apiGroups": ["helm.toolkit.fluxcd.io"], "resources": ["helmreleases"], "verbs": all })],
+    )
+}
+
 /// Returns every ClusterRole of Tenure. Those of lanes have the rights that the enabled controllers need.
 pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
     vec![
@@ -108,6 +121,7 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
         tenant_gitops_cluster_role(),
         tenant_gitops_home_cluster_role(),
         tenant_gitops_cozystack_cluster_role(),
+        helm_author_cluster_role(),
         view_cluster_role(),
         secret_writer_cluster_role(choice),
     ]
@@ -384,6 +398,16 @@ mod tests {
                 assert!(!left_out.contains(&resource.as_str().expect("a word")), "{rule}");
             }
         }
+    }
+
+    /// The objects that a HelmRelease acts with are not among them: no source, no account, no Secret.
+    #[test]
+    fn helm_authors_write_releases_and_nothing_else() {
+        let role = helm_author_cluster_role();
+        let rules = role["rules"].as_array().expect("rules");
+        assert_eq!(rules.len(), 1, "{role}");
+        assert_eq!(list(&rules[0], "apiGroups"), ["helm.toolkit.fluxcd.io"]);
+        assert_eq!(list(&rules[0], "resources"), ["helmreleases"]);
     }
 
     fn list(rule: &Value, key: &str) -> Vec<String> {

@@ -26,6 +26,7 @@ mod diff;
 mod doing;
 mod durable;
 mod flux;
+mod helm_authors;
 mod helm_controller;
 mod hooks;
 mod howto;

@@ -16,6 +16,13 @@ fn service(name: &str, spec: &str) -> String {
     format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: check-blue\nspec:\n  {spec}\n")
 }
 
+/// Returns a HelmRelease with its account and chart in the last lines.
+fn release(name: &str, account: &str, more: &str) -> String {
+    format!(
+        "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {{name: {name}, namespace: check-blue}}\nspec:\n  interval: 1h\n  # Admission checks these.\n  serviceAccountName: {account}\n  chartRef: {{kind: OCIRepository, name: app{more}}}\n"
+    )
+}
+
 /// Returns names and versions of the objects in the tenant's namespace.
 async fn list_versions(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
@@ -45,9 +52,16 @@ async fn check_finds_refusals_of_cluster_and_writes_nothing() {
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "check-blue" },
         "spec": {
             "owners": [{ "kind": "User", "name": "alice" }],
-            "serviceOptions": { "allowedServices": { "nodePort": false } }
+            "serviceOptions": { "allowedServices": { "nodePort": false } },
+            "additionalRoleBindings": [{
+                "clusterRoleName": "tenure-helm-author",
+                "subjects": [{ "kind": "ServiceAccount", "name": "check-blue-gitops", "namespace": "check-blue" }]
+            }]
         }
     });
+    for definition in tenure_api::crds::helm_crds().expect("definitions") {
+        cluster.admin.apply(definition).await;
+    }
     cluster.admin.apply(tenant.clone()).await;
     let is_ready = |found: &Value| found["status"]["conditions"][0]["status"] == "True";
     cluster.admin.wait_for(tenant, is_ready).await;
@@ -68,6 +82,9 @@ async fn check_finds_refusals_of_cluster_and_writes_nothing() {
         ),
         ("node.yaml", service("node", "type: NodePort\n  ports: [{port: 80}]")),
         ("port.yaml", service("port", "ports:\n  - port: 123456")),
+        ("release.yaml", release("release", "check-blue-gitops", "")),
+        ("account.yaml", release("account", "default", "")),
+        ("chart.yaml", release("chart", "check-blue-gitops", ", namespace: default")),
         (
             "unknown.yaml",
             "apiVersion: example.org/v1\nkind: Nothing\nmetadata: {name: it, namespace: check-blue}\n".to_owned(),
@@ -104,12 +121,16 @@ async fn check_finds_refusals_of_cluster_and_writes_nothing() {
         "node.yaml:1: error: admission: Service/check-blue/node: ",
         "(service-options)",
         "port.yaml:8: error: schema: Service/check-blue/port: spec.ports[0].port: ",
+        "account.yaml:7: error: admission: HelmRelease/check-blue/account: ",
+        "(flux-account)",
+        "chart.yaml:8: error: admission: HelmRelease/check-blue/chart: ",
+        "(flux-references)",
         "unknown.yaml:1: error: schema: Nothing/check-blue/it: ",
-        "7 objects checked as ",
+        "10 objects checked as ",
     ];
     let output = cluster.check(&check, 1, &words);
     assert!(
-        !output.contains("ConfigMap/check-blue/good"),
+        !output.contains("ConfigMap/check-blue/good") && !output.contains("HelmRelease/check-blue/release"),
         "valid objects are not reported: {output}"
     );
     // The control: valid files have no findings.

@@ -9,7 +9,7 @@ use crate::productions::{RBAC, reference, user};
 use crate::servers::{Mode, Server};
 
 /// The roles that tenants' identities get: Kubernetes' own and Tenure's.
-const ROLES: [&str; 8] = [
+const ROLES: [&str; 9] = [
     "admin",
     "edit",
     "tenure-home-owner",
@@ -18,6 +18,7 @@ const ROLES: [&str; 8] = [
     "tenure-tenant-gitops",
     "tenure-tenant-gitops-home",
     "tenure-tenant-gitops-cozystack",
+    "tenure-helm-author",
 ];
 
 fn slice(namespace: &str) -> Value {
