@@ -55,7 +55,10 @@ pub fn list_owned_fields(object: &Value, within: Option<&FieldPath>) -> Result<V
     let mut fields = Vec::new();
     for entry in managed.entries().into_iter().map(Rc::new) {
         let paths = match within {
-            Some(path) if owns_around(&entry.fields, path) => vec![path.clone()],
+            // An update owns a map beside its fields. Then the fields are listed.
+            Some(path) if owns_around(&entry.fields, path) && !has_children(&entry.fields, &path.0) => {
+                vec![path.clone()]
+            }
             Some(path) => entry
                 .fields
                 .paths()
@@ -224,6 +227,16 @@ mod tests {
         );
         check("ConfigMap", Some(".data.c"), &[(".data.c", "3", "kubectl-edit")]);
         check("ConfigMap", Some(".data.nothing"), &[]);
+        // kubectl-edit owns the map beside its field.
+        check(
+            "ConfigMap",
+            Some(".data"),
+            &[
+                (".data.a", "1", "kustomize-controller"),
+                (".data.b", "2", "kustomize-controller"),
+                (".data.c", "3", "kubectl-edit"),
+            ],
+        );
         check(
             "Secret",
             Some(".data.a"),

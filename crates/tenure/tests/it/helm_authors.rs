@@ -8,9 +8,10 @@ use crate::inspect::eventually;
 
 const TENANT: &str = "/apis/capsule.clastix.io/v1beta2/tenants/blue";
 
+/// Returns a HelmRelease. Line 7 is the account, or else the chart.
 fn write_release(account: &str, chart: &str) -> String {
     format!(
-        "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata:\n  name: app\nspec:\n  interval: 1h\n{account}  chartRef:\n    kind: OCIRepository\n    name: app\n{chart}"
+        "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata:\n  name: app\nspec:\n  interval: 1h\n{account}  chartRef: {{kind: OCIRepository, name: app{chart}}}\n"
     )
 }
 
@@ -97,14 +98,14 @@ async fn repository_writes_releases_only_with_the_opt_in() {
     place.check(
         &["who", "hr/app", ".spec.chartRef.name", "-n", "blue"],
         0,
-        &["kustomize-controller", "release.yaml:9"],
+        &["kustomize-controller", "release.yaml:7"],
         &[],
     );
 
     // Admission holds it to the tenant: another account, and a chart of another namespace.
     for (account, chart, line, rule) in [
         ("  serviceAccountName: default\n", "", 7, "(flux-account)"),
-        ("", "    namespace: default\n", 7, "(flux-references)"),
+        ("", ", namespace: default", 7, "(flux-references)"),
     ] {
         write(account, chart);
         let finding = format!("release.yaml:{line}: error: admission: HelmRelease/blue/app: ");
