@@ -76,7 +76,7 @@ pub struct EventSource {
     /// API version of the objects. The group must be the group of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Kind of the objects. Kinds that Tenure does not reconcile have no events; the Ready condition names them.
+    /// Kind of the objects. Kinds that Tenure does not reconcile have no events, except HelmRelease; the Ready condition names them.
     #[schemars(extend("enum" = [
         "Bucket", "GitRepository", "Kustomization", "HelmRelease", "HelmChart", "HelmRepository", "ImageRepository", "ImagePolicy",
         "ImageUpdateAutomation", "OCIRepository", "ArtifactGenerator", "ExternalArtifact"

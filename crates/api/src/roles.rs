@@ -134,6 +134,11 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
 /// with the right in all namespaces could write a role for each.
 pub(crate) fn lane_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = choice.limit_lanes(list_book_rules());
+    if choice.has_alerts() {
+        // Alerts report what helm-controller writes about HelmReleases, and can select these by labels.
+        rules.push(json!({ "apiGroups": [""], "resources": ["events"], "verbs": ["list", "watch"] }));
+        rules.push(json!({ "apiGroups": ["helm.toolkit.fluxcd.io"], "resources": ["helmreleases"], "verbs": ["get"] }));
+    }
     if choice.has_accounts() {
         rules.push(json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }));
         // Kubernetes knows no such verb: admission asks for it, if a tenant keeps its account exclusive.

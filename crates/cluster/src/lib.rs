@@ -51,5 +51,5 @@ pub use remote_cluster::{MemoryReservation, RemoteClusterLimits, ReserveMemory};
 pub use requests::RequestCounts;
 pub use tenure_tenancy::{Identity, LaneAccount, ServiceAccount};
 pub use token::{HandedToken, Token};
-pub use watch::{WatchEvent, watch};
+pub use watch::{WatchEvent, watch, watch_new};
 pub use work_limit::{LaneWorkLimit, SharedWorkLimit};

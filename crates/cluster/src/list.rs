@@ -104,6 +104,18 @@ impl<'c> PagedList<'c> {
     }
 }
 
+/// Reads the present revision of a resource, by the shortest list.
+pub(crate) async fn read_revision(
+    client: &Client,
+    resource: &Resource,
+    namespace: Option<&str>,
+) -> Result<String, ClusterError> {
+    let mut list = PagedList::new(client, resource, namespace, None)?;
+    list.limit = 1;
+    let page = list.read_next().await?;
+    Ok(page.map(|page| page.resource_version).unwrap_or_default())
+}
+
 /// The largest number of objects in a list that is returned as a whole.
 const FEW_OBJECTS: usize = 1000;
 

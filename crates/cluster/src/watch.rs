@@ -17,7 +17,7 @@ use tenure_api::ObjectView;
 use crate::client::Client;
 use crate::discovery::Resource;
 use crate::error::ClusterError;
-use crate::list::PagedList;
+use crate::list::{PagedList, read_revision};
 use crate::raw_object::{RawEvent, RawObject};
 use crate::remote_cluster::TextReservation;
 
@@ -71,9 +71,20 @@ pub enum WatchEvent {
 }
 
 /// The revision in which the watch delivered each object last. A new list is compared with them, so only changes are delivered.
+#[derive(Default)]
 struct DeliveredRevisions {
     versions: HashMap<(String, String), String>,
     resource_version: String,
+    /// Only new changes are delivered, and the revisions of single objects are not stored.
+    only_new: bool,
+}
+
+/// The selector of a watch.
+#[derive(Clone, Copy)]
+enum Selector<'a> {
+    Labels(Option<&'a str>),
+    /// A field selector. Only new changes are delivered.
+    NewByFields(&'a str),
 }
 
 /// Watches a resource in one namespace, or in all, and gives every event to `sink`. The watch ends when the future is dropped.
@@ -82,17 +93,39 @@ pub async fn watch(
     resource: &Resource,
     namespace: Option<&str>,
     labels: Option<&str>,
+    sink: impl FnMut(WatchEvent) + Send,
+) -> Infallible {
+    watch_selected(client, resource, namespace, Selector::Labels(labels), sink).await
+}
+
+/// Watches new changes of the objects that a field selector selects in one namespace. Existing objects are not delivered, and neither are changes during an interruption
+/// that is too long for the server's history. So the watch stores nothing about objects, however many there are.
+pub async fn watch_new(
+    client: &Client,
+    resource: &Resource,
+    namespace: &str,
+    fields: &str,
+    sink: impl FnMut(WatchEvent) + Send,
+) -> Infallible {
+    watch_selected(client, resource, Some(namespace), Selector::NewByFields(fields), sink).await
+}
+
+async fn watch_selected(
+    client: &Client,
+    resource: &Resource,
+    namespace: Option<&str>,
+    selector: Selector<'_>,
     mut sink: impl FnMut(WatchEvent) + Send,
 ) -> Infallible {
     let mut known = DeliveredRevisions {
-        versions: HashMap::new(),
-        resource_version: String::new(),
+        only_new: matches!(selector, Selector::NewByFields(_)),
+        ..DeliveredRevisions::default()
     };
     let mut pause = PAUSES.0;
     loop {
         let began = Instant::now();
         let ended = AssertUnwindSafe(list_and_follow(
-            client, resource, namespace, labels, &mut known, &mut sink,
+            client, resource, namespace, selector, &mut known, &mut sink,
         ))
         .catch_unwind()
         .await;
@@ -141,12 +174,17 @@ async fn list_and_follow(
     client: &Client,
     resource: &Resource,
     namespace: Option<&str>,
-    labels: Option<&str>,
+    selector: Selector<'_>,
     known: &mut DeliveredRevisions,
     sink: &mut (impl FnMut(WatchEvent) + Send),
 ) -> Result<(), ClusterError> {
     if known.resource_version.is_empty() {
-        list(client, resource, (namespace, labels), known, sink).await?;
+        match selector {
+            Selector::Labels(labels) => list(client, resource, (namespace, labels), known, sink).await?,
+            Selector::NewByFields(_) => {
+                known.resource_version = read_revision(client, resource, namespace).await?;
+            }
+        }
     }
     let seconds = OPEN_SECONDS.to_string();
     let from = known.resource_version.clone();
@@ -156,8 +194,9 @@ async fn list_and_follow(
         ("timeoutSeconds", seconds.as_str()),
         ("resourceVersion", from.as_str()),
     ];
-    if let Some(labels) = labels {
-        parameters.push(("labelSelector", labels));
+    match selector {
+        Selector::Labels(labels) => parameters.extend(labels.map(|labels| ("labelSelector", labels))),
+        Selector::NewByFields(fields) => parameters.push(("fieldSelector", fields)),
     }
     let response = client.open_watch(resource, namespace, &parameters).await?;
     sink(WatchEvent::Resumed);
@@ -327,7 +366,9 @@ fn deliver_event(
     let key = || (object.namespace.clone(), object.name.clone());
     match kind.as_str() {
         "ADDED" | "MODIFIED" => {
-            known.versions.insert(key(), object.revision.clone());
+            if !known.only_new {
+                known.versions.insert(key(), object.revision.clone());
+            }
             sink(WatchEvent::Changed(object));
         }
         "DELETED" => {

@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tenure_api::metadata::EVENT_METADATA_PREFIX;
+use tenure_api::names::ObjectName;
 use tenure_api::text::visible;
-use tenure_api::{ObjectMeta, reason};
+use tenure_api::{ObjectMeta, ObjectView, reason};
 
 use crate::list_limits::{EVENT_MESSAGE_BYTES, EVENT_METADATA_BYTES};
 use crate::plan::{Event, EventKind, EventPlace};
 
-/// The kinds whose events are reported, and their API groups. Tenure emits no events about other kinds.
-pub const REPORTED_KINDS: [(&str, &str); 8] = [
+/// The kinds whose events are reported, and their API groups. Tenure emits no events about other kinds. Of HelmReleases, helm-controller does.
+pub const REPORTED_KINDS: [(&str, &str); 9] = [
     ("GitRepository", "source.toolkit.fluxcd.io"),
     ("OCIRepository", "source.toolkit.fluxcd.io"),
     ("Bucket", "source.toolkit.fluxcd.io"),
@@ -22,7 +23,15 @@ pub const REPORTED_KINDS: [(&str, &str); 8] = [
     ("ExternalArtifact", "source.toolkit.fluxcd.io"),
     ("ArtifactGenerator", "source.extensions.fluxcd.io"),
     ("Kustomization", "kustomize.toolkit.fluxcd.io"),
+    HELM_RELEASE,
 ];
+
+/// The kind whose events helm-controller writes, and its API group.
+const HELM_RELEASE: (&str, &str) = ("HelmRelease", "helm.toolkit.fluxcd.io");
+/// The field selector of the Kubernetes Events that [`AlertEvent::from_stored`] reads.
+pub const RELEASE_EVENTS: &str = "involvedObject.kind=HelmRelease";
+/// The controller that writes these Events.
+const HELM_CONTROLLER: &str = "helm-controller";
 
 /// The metadata key that gives an event a commit's status, after the object's group (Flux's).
 pub const COMMIT_STATUS: &str = "commit_status";
@@ -140,12 +149,7 @@ impl AlertEvent {
             return None;
         }
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let severity = match event.kind {
-            // As in Flux: an object that waits for its dependencies has no problem of its own.
-            EventKind::Warning if event.reason == reason::DEPENDENCY_NOT_READY => Severity::Info,
-            EventKind::Normal => Severity::Info,
-            EventKind::Warning => Severity::Error,
-        };
+        let severity = choose_severity(event.kind, &event.reason);
         let mut listed = list_metadata(group, metadata, event);
         let is_success = kind == "Kustomization" && event.reason == reason::RECONCILIATION_SUCCEEDED;
         if is_success && severity == Severity::Info && listed.contains_key(&format!("{group}/revision")) {
@@ -167,6 +171,52 @@ impl AlertEvent {
             reason: event.reason.clone(),
             metadata: listed,
             reporter: reporter.to_owned(),
+        })
+    }
+
+    /// Reads a Kubernetes Event that helm-controller wrote about a HelmRelease in this namespace. Returns nothing for an Event that no Alert gets.
+    ///
+    /// Any writer of Events in the namespace can forge one. So the event is about an object of this namespace only, and reaches only Alerts that may name it.
+    #[must_use]
+    pub fn from_stored(stored: &Value, namespace: &str, now: Timestamp) -> Option<Self> {
+        let view = ObjectView::new(stored);
+        let text = |path: &str| view.read_text(path).to_owned();
+        let (kind, group) = HELM_RELEASE;
+        let (api_version, name, why) = (
+            text("/involvedObject/apiVersion"),
+            text("/involvedObject/name"),
+            text("/reason"),
+        );
+        let is_about = text("/involvedObject/kind") == kind && api_version.split('/').next() == Some(group);
+        let is_here = text("/involvedObject/namespace") == namespace && text("/metadata/namespace") == namespace;
+        let reporters = [text("/reportingComponent"), text("/source/component")];
+        let is_by_controller = reporters.iter().any(|reporter| reporter == HELM_CONTROLLER);
+        let is_name = ObjectName::new(name.clone()).is_ok();
+        if !is_about || !is_here || !is_name || !is_by_controller || is_kept_back(kind, &why) {
+            return None;
+        }
+        let kind_of_event = match view.read_text("/type") {
+            "Warning" => EventKind::Warning,
+            _ => EventKind::Normal,
+        };
+        let annotations = view.find_map("/metadata/annotations").into_iter().flatten();
+        let annotations = annotations.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        Some(Self {
+            severity: choose_severity(kind_of_event, &why),
+            at: now,
+            message: truncate_message(&visible(view.read_text("/message"))),
+            metadata: keep_metadata(group, annotations.collect(), BTreeMap::new()),
+            labels: BTreeMap::new(),
+            reason: truncate_message(&visible(&why)),
+            reporter: HELM_CONTROLLER.to_owned(),
+            object: InvolvedObject {
+                api_version,
+                kind: kind.to_owned(),
+                namespace: namespace.to_owned(),
+                name,
+                uid: text("/involvedObject/uid"),
+                resource_version: text("/involvedObject/resourceVersion"),
+            },
         })
     }
 
@@ -224,16 +274,39 @@ impl AlertEvent {
     }
 }
 
+fn choose_severity(kind: EventKind, why: &str) -> Severity {
+    match kind {
+        // As in Flux: an object that waits for its dependencies has no problem of its own.
+        EventKind::Warning if why == reason::DEPENDENCY_NOT_READY => Severity::Info,
+        EventKind::Normal => Severity::Info,
+        EventKind::Warning => Severity::Error,
+    }
+}
+
 /// Lists an event's metadata, up to the bound: first the metadata of the plan's event, then the metadata from the object's annotations.
 fn list_metadata(group: &str, metadata: &ObjectMeta, event: &Event) -> BTreeMap<String, String> {
+    keep_metadata(
+        group,
+        event.annotations.clone(),
+        metadata.annotations.clone().unwrap_or_default(),
+    )
+}
+
+/// Keeps the metadata of an event with the prefix of the object's group, and the metadata from the object's annotations, up to the bound.
+fn keep_metadata(
+    group: &str,
+    own: BTreeMap<String, String>,
+    of_object: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let own_prefix = format!("{group}/");
     let is_own = |key: &str| {
         key.strip_prefix(&own_prefix)
             .is_some_and(|rest| !KEPT_BACK.iter().any(|kept| kept.eq_ignore_ascii_case(rest)))
     };
-    let own = event.annotations.iter().filter(|(key, _)| is_own(key));
-    let asked = metadata.annotations.iter().flatten();
-    let asked = asked.filter(|(key, _)| key.starts_with(EVENT_METADATA_PREFIX));
+    let own = own.into_iter().filter(|(key, _)| is_own(key));
+    let asked = of_object
+        .into_iter()
+        .filter(|(key, _)| key.starts_with(EVENT_METADATA_PREFIX));
     let mut room = EVENT_METADATA_BYTES;
     let mut listed = BTreeMap::new();
     for (key, value) in own.chain(asked) {
@@ -241,7 +314,7 @@ fn list_metadata(group: &str, metadata: &ObjectMeta, event: &Event) -> BTreeMap<
             continue;
         };
         room = left;
-        listed.insert(key.clone(), value.clone());
+        listed.insert(key, value);
     }
     listed
 }

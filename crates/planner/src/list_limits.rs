@@ -89,6 +89,8 @@ pub const EVENT_MESSAGE_BYTES: usize = 39_000;
 pub const ALERTS_LOOKED_AT: usize = 1000;
 /// Alerts of one lane that may report one event.
 pub const ALERTS_SELECTED: usize = 100;
+/// The most namespaces of a lane in which events of HelmReleases are watched.
+pub const RELEASE_NAMESPACES: usize = 64;
 /// A Surface's `spec.sources`.
 pub const SOURCES: usize = 100;
 /// Paths of one source of a Surface.

@@ -103,6 +103,11 @@ impl ControllerChoice {
         self.is_on(SURFACE)
     }
 
+    /// Checks whether Alerts are reconciled.
+    pub(crate) fn has_alerts(&self) -> bool {
+        self.is_on(ALERT)
+    }
+
     /// Checks whether access to Git hosts is reconciled.
     pub(crate) fn has_access(&self) -> bool {
         self.is_on(ACCESS_PROVIDER)

@@ -9,6 +9,7 @@
 //! - `lane_table`: all lanes by name.
 //! - `notification_queue`: events that wait for the receivers of Alerts.
 //! - `receiver_state`: the state that requests leave about a Receiver.
+//! - `release_watches`: watches of the events that helm-controller writes.
 //! - `secret_reader`: reads Secrets as an account of the namespace.
 
 pub(crate) mod generator_reports;
@@ -16,6 +17,7 @@ pub(crate) mod lane_references;
 pub(crate) mod lane_table;
 pub(crate) mod notification_queue;
 pub(crate) mod receiver_state;
+pub(crate) mod release_watches;
 pub(crate) mod secret_reader;
 pub(crate) mod turnover_reports;
 
@@ -47,6 +49,7 @@ use crate::lane::generator_reports::GeneratorReports;
 use crate::lane::lane_references::BorrowedObject;
 use crate::lane::notification_queue::NotificationQueue;
 use crate::lane::receiver_state::ReceiverStateTable;
+use crate::lane::release_watches::ReleaseWatches;
 use crate::lane::turnover_reports::TurnoverReports;
 use crate::limits::lane_limits::LaneLimits;
 use crate::reconcile_loop::kind_entry::KindEntry;
@@ -61,6 +64,8 @@ pub(crate) struct Lane {
     account: LaneAccount,
     /// Events of the lane that wait to be sent to the receivers of Alerts.
     pub(crate) notification_queue: NotificationQueue,
+    /// The watches of events that helm-controller writes.
+    pub(crate) release_watches: ReleaseWatches,
     /// Shards by namespace, each for as long as something in its namespace is reconciled.
     shards: Mutex<HashMap<String, Weak<Shard>>>,
     context: Arc<ControllerContext>,
@@ -146,6 +151,7 @@ impl Lane {
             limits: LaneLimits::new(name, context.lane_width, context.clients.turns()),
             account,
             notification_queue: NotificationQueue::default(),
+            release_watches: ReleaseWatches::default(),
             shards: Mutex::default(),
             context: Arc::clone(context),
         }

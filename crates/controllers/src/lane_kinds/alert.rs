@@ -11,6 +11,7 @@ use tenure_tenancy::Placement;
 use crate::cluster_view::key::{Key, Kind};
 use crate::lane::{Lane, Shard};
 use crate::lane_kinds::checked_kind::{CheckedKind, CheckedKindReconciler};
+use crate::notifications::release_events::refresh_watches;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::Reconciled;
 
@@ -49,6 +50,10 @@ impl Reconciled for Alert {
 
 impl CheckedKind for Alert {
     type Facts = ();
+
+    async fn follow_events(lane: &Arc<Lane>, shard: &Shard, placement: &Placement) {
+        refresh_watches(lane, shard, placement).await;
+    }
 
     async fn observe(&self, _lane: &Lane, _shard: &Shard, _placement: &Placement) {}
 

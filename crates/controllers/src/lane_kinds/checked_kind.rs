@@ -35,6 +35,11 @@ pub(crate) trait CheckedKind: Reconciled<Home = Shard> {
         now: Timestamp,
     ) -> ValidationPlan<<Self as HasStatus>::Status>;
 
+    /// Called in each attempt, and after the object is gone.
+    fn follow_events(_lane: &Arc<Lane>, _shard: &Shard, _placement: &Placement) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Returns the text size for which the plan is counted, in bytes.
     fn estimate_work(&self) -> usize {
         0
@@ -78,12 +83,13 @@ impl<K: CheckedKind> Reconciler for CheckedKindReconciler<K> {
     }
 
     async fn run_round(&mut self) -> Result<Option<Next>, ClusterError> {
+        let lane = self.shard.lane().await;
+        let placement = self.shard.read_placement().await;
+        K::follow_events(&lane, &self.shard, &placement).await;
         let Some(object) = self.current() else {
             return Ok(None);
         };
         // observe
-        let lane = self.shard.lane().await;
-        let placement = self.shard.read_placement().await;
         let facts = object.observe(&lane, &self.shard, &placement).await;
         // plan
         let make = || object.make_plan(&self.shard, placement, facts, Timestamp::now());

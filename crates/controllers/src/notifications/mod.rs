@@ -9,9 +9,11 @@
 //! about Alerts themselves are not sent: a failure here becomes an event on the Alert, and that event never comes back here.
 //!
 //! - `failure_event`: reports a failed notification as an event on its Alert.
+//! - `release_events`: events of HelmReleases, which helm-controller writes.
 //! - `sender`: sends one event to one Provider.
 
 mod failure_event;
+pub(crate) mod release_events;
 mod sender;
 
 use std::panic::AssertUnwindSafe;
@@ -49,10 +51,15 @@ pub(crate) async fn queue_event<R: Reconciled<Home = Shard>>(shard: &Shard, meta
     let Some(news) = AlertEvent::new(of, metadata, event, Timestamp::now()) else {
         return;
     };
-    let lane = shard.lane().await;
+    queue_news(&shard.lane().await, news);
+}
+
+/// Queues an event of a lane for its Alerts, and starts the task that selects them.
+fn queue_news(lane: &Arc<Lane>, news: AlertEvent) {
     if !lane.list_shards().iter().any(|shard| has_alerts(shard)) || !lane.notification_queue.queue_news(news) {
         return;
     }
+    let lane = Arc::clone(lane);
     tokio::spawn(async move {
         while let Some(news) = lane.notification_queue.next_news() {
             let matched = AssertUnwindSafe(find_wanted(&lane, news)).catch_unwind();

@@ -343,3 +343,62 @@ async fn a_failing_receiver_is_retried_and_blocks_no_other() {
     }
     stage.shut_down().await;
 }
+
+/// Writes an Event as helm-controller does. Each call makes another one.
+pub(crate) async fn report_release(stage: &Stage, namespace: &str, name: &str, message: &str) {
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "generateName": "release-", "namespace": namespace },
+        "involvedObject": { "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease", "name": name, "namespace": namespace, "uid": "r" },
+        "type": "Warning", "reason": "InstallFailed", "message": message, "source": { "component": "helm-controller" },
+        "reportingComponent": "helm-controller", "action": "Reconcile", "reportingInstance": "helm-controller-0",
+        "eventTime": "2026-01-01T00:00:00.000000Z"
+    });
+    stage.admin.create(event).await.unwrap();
+}
+
+/// helm-controller writes Events, and Alerts of their namespace send them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_releases_are_sent() {
+    let server = NoticeServer::start().await.unwrap();
+    let stage = Stage::set_allowing("releases", &[server.url()]).await;
+    let namespace = "releases";
+    let sources = |name: &str| json!({ "eventSources": [{ "kind": "HelmRelease", "name": name }] });
+    for (path, name) in [("all", "*"), ("other", "other")] {
+        let spec = json!({ "type": "generic", "address": format!("{}/{path}", server.url()) });
+        make(&stage, namespace, path, spec, &sources(name)).await;
+    }
+    // The watch begins a moment after the Alert is ready, and reports what is new. An equal event is sent once.
+    let failed = |message: &str, number: u32| format!("{message} {number}");
+    let mut number = 0;
+    let arrive = eventually(SOON, || {
+        number += 1;
+        let message = failed("install failed", number);
+        let (stage, server) = (&stage, &server);
+        async move {
+            report_release(stage, namespace, "app", &message).await;
+            match server.list("/all").is_empty() {
+                true => Err("no event has arrived"),
+                false => Ok(()),
+            }
+        }
+    });
+    arrive.await.unwrap();
+    report_release(&stage, namespace, "other", "the last one").await;
+    server
+        .wait_for("/other", |notice| notice.json()["message"] == "the last one")
+        .await
+        .unwrap();
+    for notice in server.list("/all") {
+        let sent = notice.json();
+        assert_eq!(sent["involvedObject"]["kind"], "HelmRelease", "{sent}");
+        assert_eq!(sent["severity"], "error", "{sent}");
+        assert_eq!(sent["reportingController"], "helm-controller", "{sent}");
+    }
+    let others = server.list("/other");
+    assert!(
+        others
+            .iter()
+            .all(|notice| notice.json()["involvedObject"]["name"] == "other")
+    );
+    stage.shut_down().await;
+}

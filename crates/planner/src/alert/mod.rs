@@ -20,7 +20,10 @@ use tenure_tenancy::Placement;
 
 pub use deduplication::{RECENT, RecentEvents, SAME_FOR};
 pub use metadata::{CombinedMetadata, combine_metadata};
-pub use selection::{Candidate, SelectedAlerts, estimate_glance, estimate_work, is_about, may_name, select_alerts};
+pub use selection::{
+    Candidate, SelectedAlerts, estimate_glance, estimate_work, is_about, list_release_namespaces, may_name,
+    needs_release_labels, select_alerts,
+};
 
 use crate::plan::Status;
 use crate::validation_plan::{ValidatedObject, ValidationPlan};

@@ -1,6 +1,8 @@
 //! The choice of Alerts for an event. Cheap checks come first, so that of many Alerts only those that name the object get the closer ones. The work for one event is
 //! bounded, however many Alerts exist.
 
+use std::collections::BTreeSet;
+
 use tenure_api::Alert;
 use tenure_api::alert::EventSource;
 use tenure_tenancy::{Placement, reference};
@@ -11,6 +13,8 @@ use super::pattern;
 use crate::alert_event::{AlertEvent, Severity};
 use crate::list_limits::{ALERTS_SELECTED, EVENT_SOURCES, PATTERNS_BYTES, PATTERNS_TRIED};
 
+/// The kind whose events helm-controller writes.
+const HELM_RELEASE: &str = "HelmRelease";
 /// The text size that is counted for an Alert, for one of its entries, and for a label of an entry, in bytes.
 const COMPARED: usize = 128;
 
@@ -42,6 +46,28 @@ pub fn is_about(alert: &Alert, news: &AlertEvent) -> bool {
     let wants_errors = spec.event_severity.as_deref() == Some("error");
     let is_severe = !wants_errors || news.severity == Severity::Error;
     !spec.suspend && is_severe && list_sources(alert).any(|source| names_object(source, namespace, news))
+}
+
+/// Lists the namespaces whose HelmReleases the Alerts of a namespace name, as far as tenancy lets them. helm-controller writes these events, so they are watched there.
+#[must_use]
+pub fn list_release_namespaces<A: AsRef<Alert>>(alerts: &[A], placement: &Placement) -> BTreeSet<String> {
+    let mut namespaces = BTreeSet::new();
+    for alert in alerts.iter().map(AsRef::as_ref).filter(|alert| !alert.spec.suspend) {
+        let own = alert.metadata.namespace.as_deref().unwrap_or_default();
+        for source in list_sources(alert).filter(|source| source.kind == HELM_RELEASE) {
+            let (other, named) = (source.namespace.as_deref(), (HELM_RELEASE, source.name.as_str()));
+            if reference::check_event_source(placement, own, other, named).is_ok() {
+                namespaces.insert(other.unwrap_or(own).to_owned());
+            }
+        }
+    }
+    namespaces
+}
+
+/// Checks whether an Alert selects HelmReleases by labels.
+#[must_use]
+pub fn needs_release_labels(alert: &Alert) -> bool {
+    list_sources(alert).any(|source| source.kind == HELM_RELEASE && !source.match_labels.is_empty())
 }
 
 /// Lists the entries of an Alert that are compared with an event. An Alert with more has a mistake in its spec.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options};
 use tenure_registry_server::{Answer, Artifact, RegistryServer, pack_files};
 use tenure_test_ports::reserve_port;
-use tenure_testkit::{SOON, eventually};
+use tenure_testkit::{NoticeServer, SOON, eventually};
 
 use crate::artifact_endpoint::Admin;
 use crate::process::{Up, client, make_command, tenure};
@@ -243,8 +243,10 @@ async fn supervised_helm_controller_installs_packages() {
         std::fs::write(path, text).unwrap();
     }
     let port = reserve_port();
+    let notices = NoticeServer::start().await.unwrap();
     let flags = [
         format!("--helm-controller={}", program.display()),
+        format!("--allow-source={}", notices.url()),
         format!("--artifact-open-address={port}"),
         format!("--repository=charts={}", charts.display()),
         "--repository-port=0".to_owned(),
@@ -282,6 +284,28 @@ async fn supervised_helm_controller_installs_packages() {
         .await;
     let shown = |password: &str, number: &str, kind: &str, text: &str| json!({"password": password, "number": number, "kind": kind, "text": text});
     wait_for_shown(&admin, "installed", &shown("clear", "1", "float64", "of-the-chart")).await;
+    // An Alert beside the release gets what helm-controller reports about its upgrades.
+    let notify = |kind: &str, version: &str, spec: Value| {
+        json!({
+            "apiVersion": format!("notification.toolkit.fluxcd.io/{version}"), "kind": kind,
+            "metadata": {"namespace": "charted", "name": "hook"}, "spec": spec
+        })
+    };
+    let address = format!("{}/releases", notices.url());
+    admin
+        .apply(notify(
+            "Provider",
+            "v1beta3",
+            json!({"type": "generic", "address": address}),
+        ))
+        .await;
+    let sources = json!([{"kind": "HelmRelease", "name": "app"}]);
+    let alert = notify(
+        "Alert",
+        "v1beta3",
+        json!({"providerRef": {"name": "hook"}, "eventSources": sources}),
+    );
+    admin.apply(alert).await;
     // Values of a PackageValues: one inline, and two from a Secret, which stay the texts that they are.
     admin
         .apply(json!({
@@ -295,6 +319,27 @@ async fn supervised_helm_controller_installs_packages() {
     });
     admin.apply(package("PackageValues", changes)).await;
     wait_for_shown(&admin, "changed", &shown(PASSWORD, "1", "string", "changed")).await;
+    let trace = tenure(&["trace", "configmap/shown", "-n", "charted"])
+        .env("KUBECONFIG", data.join("kubeconfig"))
+        .output()
+        .unwrap();
+    let trace = String::from_utf8_lossy(&trace.stdout).into_owned();
+    for word in [
+        "managed by HelmRelease/charted/app",
+        "Package/example.app",
+        "GitRepository/tenure-system/charts",
+    ] {
+        assert!(trace.contains(word), "{word}: {trace}");
+    }
+    let who = tenure(&["who", "hr/app", ".spec.values.text", "-n", "charted"])
+        .env("KUBECONFIG", data.join("kubeconfig"))
+        .output()
+        .unwrap();
+    let who = String::from_utf8_lossy(&who.stdout).into_owned();
+    assert!(
+        who.contains("PackageValues .spec.components.app.values.text by test"),
+        "{who}"
+    );
     // Without the PackageValues, the values of the Package come back. The program that does it is another one.
     let parent = up.id();
     let of_ours = |process: &i32| is_confined(*process, parent, &program);
@@ -302,6 +347,8 @@ async fn supervised_helm_controller_installs_packages() {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(first), nix::sys::signal::Signal::SIGKILL).unwrap();
     admin.delete(&package("PackageValues", json!({}))).await;
     wait_for_shown(&admin, "restored", &shown("clear", "1", "float64", "of-the-chart")).await;
+    let is_upgrade = |notice: &tenure_testkit::Notice| notice.json()["reason"] == "UpgradeSucceeded";
+    notices.wait_for("/releases", is_upgrade).await.unwrap();
     assert!(!list_processes().contains(&first), "it was not started again");
     // It does not outlive the control plane.
     let second = list_processes().into_iter().find(of_ours).unwrap();

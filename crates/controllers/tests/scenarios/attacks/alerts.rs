@@ -50,6 +50,12 @@ async fn alert_gets_no_event_of_another_tenant() {
         ),
         attack("platform", of("tenure-system", "*"), BLOCKED, own()),
         attack(
+            "releases-of-alpha",
+            source(json!({ "kind": "HelmRelease", "name": "*", "namespace": "ALPHA" })),
+            BLOCKED,
+            source(json!({ "kind": "HelmRelease", "name": "*" })),
+        ),
+        attack(
             "name-dots",
             of("EVIL", "../../ALPHA/gitrepositories/app"),
             "spec.eventSources[0].name",
