@@ -110,8 +110,15 @@ fn list_untried(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
 /// The attack whose result with policies alone depends on the time: the last one in the order of names.
 const LATE: &str = "quota-by-dry-run";
 
-/// The attack that needs a kind which no installation of Tenure serves.
-const UNSERVED: [&str; 1] = ["chart-of-a-neighbour"];
+/// The attacks that need a kind which an installation serves only with `--packages`.
+const UNSERVED: [&str; 6] = [
+    "chart-of-a-neighbour",
+    "chart-of-the-platform",
+    "release-as-another-account",
+    "release-into-a-neighbour",
+    "release-records-of-the-platform",
+    "release-with-a-forged-package",
+];
 
 /// Returns the attacks that were not stopped.
 fn list_unheld(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
