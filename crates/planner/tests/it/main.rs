@@ -10,6 +10,7 @@
 )]
 
 mod alert;
+mod alert_releases;
 mod artifact_generator;
 mod bucket;
 mod chart_values;
