@@ -22,21 +22,17 @@ fn map(name: &str, labels: Value) -> Value {
 /// Applies an object as another field manager.
 async fn apply_as(cluster: &Cluster, manager: &str, object: &Value) -> Value {
     let name = object["metadata"]["name"].as_str().unwrap();
-    let parameters = PatchParams::apply(manager).force();
-    let applied = cluster
-        .admin
-        .api(object)
-        .patch(name, &parameters, &Patch::Apply(object));
-    serde_json::to_value(applied.await.unwrap()).unwrap()
+    let (parameters, patch) = (PatchParams::apply(manager).force(), Patch::Apply(object));
+    let applied = cluster.admin.api(object).patch(name, &parameters, &patch).await;
+    serde_json::to_value(applied.unwrap()).unwrap()
 }
 
 /// Writes the status of an object, as its controller does.
 async fn report(cluster: &Cluster, object: &Value, status: Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
-    let patch = json!({ "status": status });
-    let api = cluster.admin.api(object);
-    let written = api.patch_status(name, &PatchParams::default(), &Patch::Merge(&patch));
-    written.await.unwrap();
+    let (parameters, patch) = (PatchParams::default(), Patch::Merge(json!({ "status": status })));
+    let written = cluster.admin.api(object).patch_status(name, &parameters, &patch).await;
+    written.unwrap();
 }
 
 /// Starts a cluster without controllers, with a HelmRelease of a Package that installed one ConfigMap.
