@@ -316,7 +316,7 @@ fn controllers_that_do_not_exist_are_named() {
     fails(
         &["run", "--controllers", "helmrelease"],
         2,
-        &["helmrelease", "gitrepository, kustomization"],
+        &["helmrelease", "gitrepository, helmchart, helmrepository, kustomization"],
     );
     fails(
         &["run", "--controllers", "kustomization"],

@@ -39,6 +39,7 @@ async fn generators_reach_nobody_elses_files() {
         blocked("GitRepository", "secret"),
         blocked("ExternalArtifact", "theirs"),
     );
+    let their_chart = blocked("HelmChart", "theirs");
     let copy =
         |from: &str, to: &str| json!({ "artifacts": [{ "name": "NAME", "copy": [{ "from": from, "to": to }] }] });
     let attacks = [
@@ -79,9 +80,9 @@ async fn generators_reach_nobody_elses_files() {
             json!({}),
         ),
         attack(
-            "generator-chart",
-            source("HelmChart", "x", "EVIL"),
-            "HelmChart is not supported yet",
+            "generator-chart-of-alpha",
+            source("HelmChart", "theirs", "ALPHA"),
+            &their_chart,
             json!({}),
         ),
         attack(
