@@ -8,6 +8,44 @@ use russh::keys::ssh_key::known_hosts::{Entry, HostPatterns, Marker};
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, HashAlg, PublicKey};
 
+/// Returns the name of a host in a `known_hosts` file.
+pub(crate) fn name_host(host: &str, port: u16) -> String {
+    match port {
+        22 => host.to_owned(),
+        _ => format!("[{host}]:{port}"),
+    }
+}
+
+/// Returns the lines of a `known_hosts` file about one host, with the plain name of the host in place of patterns and hashes. The text is empty if no line names an
+/// accepted key of the host.
+pub(crate) fn select_lines(text: &str, host: &str, port: u16) -> String {
+    let name = name_host(host, port);
+    let found = KnownHosts::find(text, host, port);
+    let mut believed = found.believed.clone();
+    believed.retain(|key| found.check(key).is_ok());
+    if believed.is_empty() {
+        return String::new();
+    }
+    let accepted = believed.iter().map(|key| ("", key));
+    let revoked = found.revoked.iter().map(|key| ("@revoked ", key));
+    let mut lines: Vec<String> = Vec::new();
+    for (marker, key) in accepted.chain(revoked) {
+        if let Some(line) = write_line(&name, key).map(|line| format!("{marker}{line}"))
+            && !lines.contains(&line)
+        {
+            lines.push(line);
+        }
+    }
+    lines.concat()
+}
+
+/// Writes the line of a key, without a comment.
+pub(crate) fn write_line(name: &str, key: &PublicKey) -> Option<String> {
+    let text = key.to_openssh().ok()?;
+    let words: Vec<&str> = text.split_whitespace().take(2).collect();
+    Some(format!("{name} {}\n", words.join(" ")))
+}
+
 /// The lines of a `known_hosts` file about one host.
 #[derive(Debug, Default)]
 pub(crate) struct KnownHosts {
@@ -18,11 +56,7 @@ pub(crate) struct KnownHosts {
 impl KnownHosts {
     /// Reads the lines about a host; unreadable lines are ignored.
     pub(crate) fn find(text: &str, host: &str, port: u16) -> Self {
-        let name = if port == 22 {
-            host.to_owned()
-        } else {
-            format!("[{host}]:{port}")
-        };
+        let name = name_host(host, port);
         let mut found = Self::default();
         for line in text.lines() {
             let line = line.trim();
@@ -146,7 +180,7 @@ fn matches_wildcard(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{KnownHosts, is_named};
+    use super::{KnownHosts, is_named, select_lines};
 
     const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB9dG4kjRhQTtWTVzd2t27+t0DEHBPW7iOD23TUiYLio";
     const HASHED: &str = "|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg=";
@@ -167,6 +201,18 @@ mod tests {
         ] {
             assert_eq!(is_named(&patterns.parse().unwrap(), name), named, "{patterns} {name}");
         }
+    }
+
+    #[test]
+    fn selected_lines_have_plain_names_and_no_revoked_host() {
+        let plain = format!("192.168.1.61 {KEY}\n");
+        let check = |text: String, expected: &str| assert_eq!(select_lines(&text, "192.168.1.61", 22), expected, "{text}");
+        check(format!("{HASHED} {KEY} who@where\r\n"), &plain);
+        check(format!("192.168.* {KEY}\n{HASHED} {KEY}"), &plain);
+        check(format!("other.example {KEY}"), "");
+        check(format!("{HASHED} {KEY}\n@revoked * {KEY}"), "");
+        let port = select_lines(&format!("[a.example]:2222 {KEY}"), "a.example", 2222);
+        assert_eq!(port, format!("[a.example]:2222 {KEY}\n"));
     }
 
     #[test]

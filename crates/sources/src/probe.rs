@@ -19,6 +19,7 @@ use crate::policy::Scheme;
 use crate::secret::{SecretData, read_secret};
 use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;
+use crate::transport::Input;
 use crate::url::RemoteUrl;
 
 /// Bytes of everything that arrives for one probe. The server's list of references is not read.
@@ -38,21 +39,41 @@ pub async fn probe_git(url: &str, secret: &SecretData, reach: &Connector) -> Pro
     }
 }
 
+/// Asks whether a key opens a repository for pushes, as the first step of `git-receive-pack`. Nothing is sent, so the repository stays unchanged. [`ProbeResult::Accepted`]
+/// means that the server would take a push of this key. Only for ssh URLs. The caller bounds the time.
+pub async fn probe_push(url: &str, secret: &SecretData, reach: &Connector) -> ProbeResult {
+    let asked = async {
+        let url = RemoteUrl::parse(url)?;
+        let (credentials, _) = read_secret(&url, Some(secret))?;
+        let opened = SshTransport::open_for_push(&make_dialer(reach), &url, &credentials).await?;
+        Ok(read_opening(opened).await)
+    };
+    match asked.await {
+        Ok(probed) => probed,
+        Err(FetchError::Unauthorized { problem, .. }) => ProbeResult::Refused(problem),
+        Err(error) => ProbeResult::Unclear(error.to_string()),
+    }
+}
+
+/// Reads the begin of the server's answer. A key without access gets an error message instead of the references.
+async fn read_opening((session, mut input): (SshTransport, Input)) -> ProbeResult {
+    let mut length = [0; 4];
+    match input.read_exact(&mut length).await {
+        Ok(_) if length.iter().all(u8::is_ascii_hexdigit) => ProbeResult::Accepted,
+        _ => ProbeResult::Refused(match session.error_output() {
+            Some(words) => format!("the key is accepted, and the repository is not opened: {words}"),
+            None => "the key is accepted, and the repository is not opened".to_owned(),
+        }),
+    }
+}
+
 async fn ask_git(url: &str, secret: &SecretData, reach: &Connector) -> Result<ProbeResult, FetchError> {
     let url = RemoteUrl::parse(url)?;
     let (credentials, tls) = read_secret(&url, Some(secret))?;
     let dialer = make_dialer(reach);
     if url.endpoint().scheme == Scheme::Ssh {
-        let (session, mut input) = SshTransport::open(&dialer, &url, &credentials).await?;
-        let mut length = [0; 4];
-        // A key without access gets an error message instead of the references.
-        return Ok(match input.read_exact(&mut length).await {
-            Ok(_) if length.iter().all(u8::is_ascii_hexdigit) => ProbeResult::Accepted,
-            _ => ProbeResult::Refused(match session.error_output() {
-                Some(words) => format!("the key is accepted, and the repository is not opened: {words}"),
-                None => "the key is accepted, and the repository is not opened".to_owned(),
-            }),
-        });
+        let opened = SshTransport::open(&dialer, &url, &credentials).await?;
+        return Ok(read_opening(opened).await);
     }
     let mut client = SmartHttp::new(dialer, &url, &credentials, &tls);
     let answer = client.request_advertisement().await?;

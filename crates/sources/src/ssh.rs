@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use futures::stream;
 use russh::client::{AuthResult, Config, Handle, Handler};
-use russh::keys::{Algorithm, HashAlg, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
+use russh::keys::{Algorithm, HashAlg, PrivateKeyWithHashAlg, PublicKey, PublicKeyOrCertificate};
 use russh::{ChannelMsg, ChannelWriteHalf, Preferred};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
@@ -21,7 +21,7 @@ use crate::dialer::Dialer;
 use crate::error::FetchError;
 use crate::git::wire::clean_words;
 use crate::identity;
-use crate::known_hosts::KnownHosts;
+use crate::known_hosts::{self, KnownHosts};
 use crate::secret::Credentials;
 use crate::transport::Input;
 use crate::url::{RemoteUrl, decode_percent};
@@ -74,6 +74,16 @@ impl SshTransport {
         credentials: &Credentials,
     ) -> Result<(Self, Input), FetchError> {
         let command = format!("git-upload-pack {}", quote_path(url)?);
+        Self::run(dialer, url, credentials, command).await
+    }
+
+    /// Connects as [`Self::open`] does, and starts the command of a push. A dropped connection changes nothing.
+    pub(crate) async fn open_for_push(
+        dialer: &Dialer,
+        url: &RemoteUrl,
+        credentials: &Credentials,
+    ) -> Result<(Self, Input), FetchError> {
+        let command = format!("git-receive-pack {}", quote_path(url)?);
         Self::run(dialer, url, credentials, command).await
     }
 
@@ -214,6 +224,36 @@ impl SshTransport {
     }
 }
 
+/// Connects to an ssh server, and returns the key that it shows. No login follows.
+pub(crate) async fn read_host_key(dialer: &Dialer, url: &RemoteUrl) -> Result<PublicKey, FetchError> {
+    let shown = Arc::new(Mutex::new(None));
+    let recorder = HostKeyRecorder(Arc::clone(&shown));
+    let stream = dialer.connect(url.endpoint()).await?;
+    let ended = russh::client::connect_stream(Arc::new(Config::default()), stream, recorder).await;
+    let key = shown.lock().unwrap_or_else(PoisonError::into_inner).take();
+    key.ok_or_else(|| FetchError::Broken {
+        url: url.to_string(),
+        problem: match ended {
+            Ok(_) => "the server showed no key".to_owned(),
+            Err(error) => error.to_string(),
+        },
+    })
+}
+
+/// Stores the host key that a server shows, and ends the connection.
+struct HostKeyRecorder(Arc<Mutex<Option<PublicKey>>>);
+
+impl Handler for HostKeyRecorder {
+    type Error = russh::Error;
+
+    async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, Self::Error> {
+        if let PublicKeyOrCertificate::PublicKey { key, .. } = shown {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+        }
+        Ok(false)
+    }
+}
+
 /// Writes the path as git's own client does, quoted for the shell that may read it.
 fn quote_path(url: &RemoteUrl) -> Result<String, FetchError> {
     let invalid = |problem: &str| FetchError::InvalidUrl {
@@ -238,12 +278,7 @@ fn quote_path(url: &RemoteUrl) -> Result<String, FetchError> {
 }
 
 fn host_port(url: &RemoteUrl) -> String {
-    let endpoint = url.endpoint();
-    if endpoint.port == 22 {
-        endpoint.host.clone()
-    } else {
-        format!("[{}]:{}", endpoint.host, endpoint.port)
-    }
+    known_hosts::name_host(&url.endpoint().host, url.endpoint().port)
 }
 
 /// Checks the host key that the server shows during the handshake, and stores the reason if the key is refused.
