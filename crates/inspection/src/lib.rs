@@ -9,6 +9,7 @@
 //! - [`installation_check`], [`installation_summary`]: whether an installation would work in a cluster, and what it then keeps.
 //! - [`log_lines`]: lines of the controllers' log about an object.
 //! - [`attestation`]: the attacks that a cluster has to stop, and the meaning of their answers.
+//! - [`bootstrap`]: the steps from an empty cluster and a repository to a platform, and the files that the repository gets.
 //! - [`object_table`], [`event_table`]: rows of objects and events for people; [`text_table`], [`ages`] and [`suggestions`] for all output.
 //! - [`jsonpath`], [`custom_columns`]: the outputs that users describe, in kubectl's grammar.
 //! - [`access_audit`], [`access_reports`]: credentials of sources, and the requests for them.
@@ -19,6 +20,7 @@ pub mod access_audit;
 pub mod access_reports;
 pub mod ages;
 pub mod attestation;
+pub mod bootstrap;
 pub mod chart_layers;
 pub mod check;
 pub mod custom_columns;
