@@ -26,10 +26,10 @@ pub(crate) struct Flags {
     ///
     /// Without a digest, the command asks the registry for the digest of the tag, with the credentials of `docker login`, and installs exactly that image.
     #[arg(long, value_name = "REGISTRY/NAME:TAG[@DIGEST]")]
-    pub(super) image: Option<String>,
+    pub(crate) image: Option<String>,
     /// Install the image without a digest, and ask no registry. Every user who can move its tag can then choose the program that has the controllers' rights.
     #[arg(long, requires = "image")]
-    pub(super) unpinned_image: bool,
+    pub(crate) unpinned_image: bool,
     /// Number of Pods, from 1 to 16: one leads, the others wait [default: 2, or 1 with --hooks, --helm-controller or --artifact-secret].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=16))]
     replicas: Option<u32>,

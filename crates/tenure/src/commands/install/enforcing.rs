@@ -10,14 +10,14 @@ use crate::{output, resources};
 
 /// Flags about webhooks and policies.
 #[derive(Debug, Clone, Args)]
-pub(super) struct Flags {
+pub(crate) struct Flags {
     /// Let the API server ask Tenure about writes before it stores them, by webhooks at the Service tenure-webhook. Default where the cluster can have them
     /// (Kubernetes 1.30), except with --without-deployment.
     ///
     /// Then owners create their own namespaces, and the API server refuses writes that a tenant may not make. `tenure run` writes the webhooks once it can
     /// answer them.
     #[arg(long, conflicts_with = "without_admission")]
-    pub(super) admission: bool,
+    pub(crate) admission: bool,
     /// Install no admission webhooks.
     #[arg(long)]
     without_admission: bool,
@@ -26,7 +26,7 @@ pub(super) struct Flags {
     ///
     /// The controllers create the policies once the namespaces have the facts that the policies read.
     #[arg(long, conflicts_with = "without_policies")]
-    pub(super) policies: bool,
+    pub(crate) policies: bool,
     /// Install no policies of tenancy. The policies that bound Tenure's own accounts stay.
     #[arg(long)]
     without_policies: bool,
@@ -34,24 +34,24 @@ pub(super) struct Flags {
 
 /// Whether webhooks and policies enforce the rules of tenancy after the installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Enforcing {
-    pub(super) admission: bool,
-    pub(super) policies: bool,
+pub(crate) struct Enforcing {
+    pub(crate) admission: bool,
+    pub(crate) policies: bool,
 }
 
 /// The means of enforcement that a cluster supports, by its version: webhooks and policies.
 #[derive(Clone, Debug)]
-pub(super) struct Abilities {
+pub(crate) struct Abilities {
     version: String,
     has_webhooks: bool,
     has_policies: bool,
     /// True if the cluster serves ValidatingAdmissionPolicies. They bound Tenure's own accounts, too.
-    pub(super) serves_policies: bool,
+    pub(crate) serves_policies: bool,
 }
 
 impl Abilities {
     /// Returns the abilities of a current cluster, for output that reads no cluster.
-    pub(super) fn whole() -> Self {
+    pub(crate) fn whole() -> Self {
         Self {
             version: String::new(),
             has_webhooks: true,
@@ -61,7 +61,7 @@ impl Abilities {
     }
 
     /// Reads the abilities of a cluster.
-    pub(super) async fn read(client: &kube::Client) -> Result<Self, Failure> {
+    pub(crate) async fn read(client: &kube::Client) -> Result<Self, Failure> {
         let accept = "application/json";
         let version = resources::find_at(client, "/version", accept)
             .await?
@@ -84,7 +84,7 @@ impl Abilities {
 impl Flags {
     /// Chooses the enforcers of the rules. `is_default`: the installation runs controllers that enforce them. `has_tenants`: Tenure reconciles Tenants, from which the rules
     /// follow. A flag counts in any case.
-    pub(super) fn choose(&self, is_default: bool, has_tenants: bool, abilities: &Abilities) -> Enforcing {
+    pub(crate) fn choose(&self, is_default: bool, has_tenants: bool, abilities: &Abilities) -> Enforcing {
         let may = is_default && has_tenants;
         Enforcing {
             admission: self.admission || (may && !self.without_admission && abilities.has_webhooks),
@@ -93,7 +93,7 @@ impl Flags {
     }
 
     /// Reports the parts of the default that the cluster can't have, or that Tenants of another controller exclude.
-    pub(super) fn note_missing(&self, is_default: bool, has_tenants: bool, abilities: &Abilities) {
+    pub(crate) fn note_missing(&self, is_default: bool, has_tenants: bool, abilities: &Abilities) {
         if !is_default {
             return;
         }

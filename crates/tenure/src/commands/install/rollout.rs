@@ -13,7 +13,7 @@ use crate::progress::Progress;
 use crate::readiness::{Outcome, watch_outcome};
 
 /// Waits for the installed controllers, each part at most for this time.
-pub(super) async fn wait_for_rollout(
+pub(crate) async fn wait_for_rollout(
     client: &kube::Client,
     enforcing: Enforcing,
     timeout: Duration,
