@@ -50,6 +50,19 @@ impl Installation {
         self.administrator.request::<Value>(request).await.map(drop)
     }
 
+    /// Creates an object in the collection at a path. Unlike [`Self::apply`], it changes no existing object.
+    ///
+    /// # Errors
+    /// A refusal by the API server, also if the object exists, or a failed connection.
+    pub async fn create(&self, path: &str, manager: &str, object: &Value) -> Result<(), kube::Error> {
+        tracing::debug!(path, identity = %self.installer, "creating");
+        let request = http::Request::post(format!("{path}?fieldManager={manager}"))
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(object.to_string().into_bytes())
+            .map_err(kube::Error::HttpError)?;
+        self.administrator.request::<Value>(request).await.map(drop)
+    }
+
     /// Returns the object at a path, and the object that [`Self::apply`] would leave there. Nothing is written. An object that does not exist is not sent, since its
     /// namespace or its kind may be missing, too.
     ///

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use jiff::{SignedDuration, Timestamp};
 use ring::signature::{KeyPair as _, RsaKeyPair};
-use tenure_git_server::{Access, GitServer, Options, SshOptions};
+use tenure_git_server::{Access, GitServer, NewToken, Options, Repositories, SshOptions};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
@@ -257,6 +257,17 @@ impl ForgeServer {
     #[must_use]
     pub fn authorise(&self, person: u64, scopes: &[&str], expires_at: Option<Timestamp>) -> String {
         self.lock_world().authorise(person, scopes, "glpat-", expires_at)
+    }
+
+    /// Lets a token that [`ForgeServer::authorise`] has made push to a repository, with any user name.
+    pub fn let_push(&self, value: &str, repository: &str) {
+        self.lock_world().access.add_token(NewToken {
+            username: None,
+            value,
+            repositories: Repositories::One(repository.to_owned()),
+            may_write: true,
+            expires_at: None,
+        });
     }
 
     /// Revokes a token that [`ForgeServer::authorise`] has made.

@@ -206,7 +206,8 @@ mod tests {
     #[test]
     fn selected_lines_have_plain_names_and_no_revoked_host() {
         let plain = format!("192.168.1.61 {KEY}\n");
-        let check = |text: String, expected: &str| assert_eq!(select_lines(&text, "192.168.1.61", 22), expected, "{text}");
+        let check =
+            |text: String, expected: &str| assert_eq!(select_lines(&text, "192.168.1.61", 22), expected, "{text}");
         check(format!("{HASHED} {KEY} who@where\r\n"), &plain);
         check(format!("192.168.* {KEY}\n{HASHED} {KEY}"), &plain);
         check(format!("other.example {KEY}"), "");

@@ -73,8 +73,8 @@ pub use fetch_budgets::FetchBudgets;
 pub use git::lfs_pointer::describe_pointer;
 pub use github_app::{AppTokens, GitHubApp, Installation};
 pub use helm::{ChartError, ChartFetch, HelmSecrets, IndexFetch, count_files, fetch_chart, fetch_index};
-pub use host_keys::{HostKey, read_host_key, select_host_keys};
 pub use host_client::{BaseUrl, HostAnswer, HostClient, HostFailure, HostRequest};
+pub use host_keys::{HostKey, read_host_key, select_host_keys};
 pub use limits::Limits;
 pub use notification::{NotificationDenial, NotificationFailure, find_denial, send_notification};
 pub use oci::{
@@ -82,7 +82,7 @@ pub use oci::{
 };
 pub use peer::{Peer, PeerClient, PeerConnection, PeerError, PeerTls};
 pub use policy::{Cidr, Denied, Endpoint, InvalidCidr, InvalidEndpoint, Policy, Scheme};
-pub use probe::{probe_git, probe_push, probe_registry};
+pub use probe::{KeyUse, probe_git, probe_key, probe_registry};
 pub use proxy::Proxy;
 pub use reference_selection::read_tag_version;
 pub use request::{GitRequest, GitSecrets, Reference};

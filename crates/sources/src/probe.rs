@@ -39,19 +39,37 @@ pub async fn probe_git(url: &str, secret: &SecretData, reach: &Connector) -> Pro
     }
 }
 
-/// Asks whether a key opens a repository for pushes, as the first step of `git-receive-pack`. Nothing is sent, so the repository stays unchanged. [`ProbeResult::Accepted`]
-/// means that the server would take a push of this key. Only for ssh URLs. The caller bounds the time.
-pub async fn probe_push(url: &str, secret: &SecretData, reach: &Connector) -> ProbeResult {
-    let asked = async {
-        let url = RemoteUrl::parse(url)?;
-        let (credentials, _) = read_secret(&url, Some(secret))?;
-        let opened = SshTransport::open_for_push(&make_dialer(reach), &url, &credentials).await?;
-        Ok(read_opening(opened).await)
+/// The use of a key that a probe tries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyUse {
+    /// To fetch.
+    Read,
+    /// To push.
+    Push,
+}
+
+/// Asks whether an ssh key opens a repository, as the first step of a fetch or of a push. Nothing is sent, so the repository stays unchanged. For [`KeyUse::Push`],
+/// [`ProbeResult::Accepted`] means that the server would take a push of this key. The caller bounds the time.
+///
+/// # Errors
+/// When the server shows another host key than the Secret's `known_hosts`, or gives no answer about the key.
+pub async fn probe_key(
+    url: &str,
+    secret: &SecretData,
+    reach: &Connector,
+    tried: KeyUse,
+) -> Result<ProbeResult, FetchError> {
+    let url = RemoteUrl::parse(url)?;
+    let (credentials, _) = read_secret(&url, Some(secret))?;
+    let dialer = make_dialer(reach);
+    let opened = match tried {
+        KeyUse::Read => SshTransport::open(&dialer, &url, &credentials).await,
+        KeyUse::Push => SshTransport::open_for_push(&dialer, &url, &credentials).await,
     };
-    match asked.await {
-        Ok(probed) => probed,
-        Err(FetchError::Unauthorized { problem, .. }) => ProbeResult::Refused(problem),
-        Err(error) => ProbeResult::Unclear(error.to_string()),
+    match opened {
+        Ok(opened) => Ok(read_opening(opened).await),
+        Err(FetchError::Unauthorized { problem, .. }) => Ok(ProbeResult::Refused(problem)),
+        Err(error) => Err(error),
     }
 }
 

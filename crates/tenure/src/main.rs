@@ -41,6 +41,7 @@ mod named_objects;
 mod object_path;
 mod object_watch;
 mod output;
+mod own_connections;
 mod paged_reads;
 mod plain_http;
 mod progress;
@@ -115,6 +116,7 @@ enum Command {
     Up(Box<commands::up::Up>),
     Run(Box<commands::run::Run>),
     Install(Box<commands::install::Install>),
+    Bootstrap(Box<commands::bootstrap::Bootstrap>),
     Uninstall(commands::uninstall::Uninstall),
     Backup(commands::backup::Backup),
     Restore(commands::backup::Restore),
@@ -224,6 +226,7 @@ fn run(command: Command) -> Result<ExitCode, Failure> {
         Command::Up(up) => block_on(up.run()),
         Command::Run(run) => block_on(run.run()),
         Command::Install(install) => block_on(install.run()),
+        Command::Bootstrap(bootstrap) => block_on(bootstrap.run()),
         Command::Uninstall(uninstall) => block_on(uninstall.run()),
         Command::Backup(backup) => block_on(backup.run()),
         Command::Restore(restore) => block_on(restore.run()),

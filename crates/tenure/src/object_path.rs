@@ -7,7 +7,7 @@ use tenure_api::ObjectView;
 use crate::failure::Failure;
 
 /// The kinds: group and version, plural, and whether they are namespaced.
-const KINDS: [(&str, &str, &str, bool); 16] = [
+const KINDS: [(&str, &str, &str, bool); 19] = [
     (
         "CustomResourceDefinition",
         "/apis/apiextensions.k8s.io/v1",
@@ -39,7 +39,20 @@ const KINDS: [(&str, &str, &str, bool); 16] = [
     ("PodDisruptionBudget", "/apis/policy/v1", "poddisruptionbudgets", true),
     ("Deployment", "/apis/apps/v1", "deployments", true),
     ("Service", "/api/v1", "services", true),
+    ("Secret", "/api/v1", "secrets", true),
     ("Surface", "/apis/tenure.dev/v1alpha1", "surfaces", true),
+    (
+        "GitRepository",
+        "/apis/source.toolkit.fluxcd.io/v1",
+        "gitrepositories",
+        true,
+    ),
+    (
+        "Kustomization",
+        "/apis/kustomize.toolkit.fluxcd.io/v1",
+        "kustomizations",
+        true,
+    ),
     (
         "MutatingWebhookConfiguration",
         "/apis/admissionregistration.k8s.io/v1",

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 
-use super::repository::{COMPONENTS_FILE, SYNC_FILE};
-use super::{Folder, WantedFiles};
+use super::repository::{COMPONENTS_FILE, KUSTOMIZATION_FILE, OWN_FOLDER, SYNC_FILE};
+use super::{Commit, Folder, Refusal, RepositoryFacts, WantedFiles};
 
 /// The first words of the files that a bootstrap may replace.
 pub(super) const HEADER: &str = "# Written by tenure bootstrap";
@@ -134,6 +134,39 @@ pub fn write_kustomization(files: &WantedFiles) -> String {
         text.push_str(&format!("- {name}\n"));
     }
     text
+}
+
+/// Builds the bootstrap's own folder after the commits, with the patches of its kustomization. So the cluster gets at once what the repository gives it later.
+/// Without the folder, there are no objects.
+///
+/// # Errors
+/// When the kustomization can't be built.
+pub fn build_installation(
+    repository: &RepositoryFacts,
+    folder: &Folder,
+    commits: &[Commit],
+) -> Result<Vec<Value>, Refusal> {
+    let own = folder.join(OWN_FOLDER);
+    let prefix = format!("{own}/");
+    let mut tree = kustomize::MapTree::new();
+    let committed = commits.iter().flat_map(|commit| &commit.files);
+    let committed = committed.map(|(path, text)| (path, text));
+    for (path, text) in repository.texts.iter().chain(committed) {
+        if path.starts_with(&prefix) {
+            tree.insert(path, text.replace("\r\n", "\n"));
+        }
+    }
+    if kustomize::FileTree::entry(&tree, &own).is_none() {
+        return Ok(Vec::new());
+    }
+    let built = kustomize::build(&tree, &own, &kustomize::Options::default());
+    let built = built.map_err(|error| {
+        Refusal::new(
+            format!("{own} can't be built: {error}"),
+            format!("look at {prefix}{KUSTOMIZATION_FILE}; without the file, the command writes a new one"),
+        )
+    })?;
+    Ok(built.resources.into_iter().map(|built| built.object).collect())
 }
 
 /// Whether a kustomization names a file or folder, in any style of lists. Comments don't count.

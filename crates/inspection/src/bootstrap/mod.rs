@@ -1,7 +1,7 @@
 //! The bootstrap of a platform from a repository: what the repository gets, what the cluster gets, and when the bootstrap refuses.
 //!
 //! ```text
-//! repository: branch, folder ─┐                ┌─▶ key ─▶ pin ─▶ proof ─▶ commits ─▶ install ─▶ start ─▶ wait
+//! repository: branch, folder ─┐                ┌─▶ key ─▶ proof ─▶ commits ─▶ install ─▶ start
 //! cluster: key, installation ─┼─▶ plan ─▶ steps┤
 //! wanted: files of the folder ┘                └─▶ or a refusal, before the first write
 //! ```
@@ -22,8 +22,8 @@ use tenure_api::text::count_of;
 pub use flux::{FLUX_ACCOUNT, FLUX_NAMESPACE, FluxSync};
 pub use host::{HostAddress, choose_username, find_host, is_same_host};
 pub use manifests::{
-    DEPLOY_KEY_SECRET, PLATFORM_ACCOUNT, PLATFORM_SURFACE, PlatformSource, REPOSITORY_SOURCE, list_platform_objects,
-    make_surface, write_components, write_kustomization, write_sync,
+    DEPLOY_KEY_SECRET, PLATFORM_ACCOUNT, PLATFORM_SURFACE, PlatformSource, REPOSITORY_SOURCE, build_installation,
+    list_platform_objects, make_surface, write_components, write_kustomization, write_sync,
 };
 pub use push::{PushOutcome, read_push};
 pub use repository::{
@@ -213,7 +213,7 @@ pub fn find_flux(repository: &RepositoryFacts, folder: &Folder) -> Result<Option
 /// # Errors
 /// The reason for which nothing is written.
 pub fn plan(snapshot: &Snapshot) -> Result<Plan, Refusal> {
-    let commits = plan_commits(snapshot)?;
+    let commits = plan_commits(&snapshot.choices, &snapshot.repository, &snapshot.files)?;
     if let [first, ..] = snapshot.cluster.other_controllers.as_slice() {
         return Err(Refusal::new(
             format!(
@@ -259,8 +259,14 @@ pub fn plan(snapshot: &Snapshot) -> Result<Plan, Refusal> {
 }
 
 /// Plans the commits alone: the first bootstrap adds two, the installation and then the Surface. Later, one commit has all changed files.
-fn plan_commits(snapshot: &Snapshot) -> Result<Vec<Commit>, Refusal> {
-    let (choices, repository, files) = (&snapshot.choices, &snapshot.repository, &snapshot.files);
+///
+/// # Errors
+/// The reason for which nothing is written into the repository.
+pub fn plan_commits(
+    choices: &Choices,
+    repository: &RepositoryFacts,
+    files: &WantedFiles,
+) -> Result<Vec<Commit>, Refusal> {
     let layout = repository::check_repository(repository, choices, files)?;
     let own = |name: &str| choices.folder.join(&format!("{OWN_FOLDER}/{name}"));
     let is_changed = |name: &str, text: &str| !repository.has_text(&own(name), text);
@@ -294,7 +300,7 @@ fn plan_commits(snapshot: &Snapshot) -> Result<Vec<Commit>, Refusal> {
     Ok(commits.into_iter().flatten().collect())
 }
 
-/// Joins names for a message, with the number of those that are left out.
+/// Joins names for a message, with the number of omitted names.
 fn join_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     let shown = names.iter().take(MOST_NAMES).copied().collect::<Vec<_>>().join(", ");

@@ -19,7 +19,7 @@ const MOVED: [&str; 8] = [
 /// The result of a push that did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// Another writer moved the branch since the fetch.
+    /// The branch moved since the fetch: another writer pushed.
     Moved,
     /// The server refuses the commits: the branch is protected, or a hook denies them. The text is the server's.
     Protected(String),

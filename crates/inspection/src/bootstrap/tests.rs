@@ -382,7 +382,7 @@ fn repository_of_flux_stays_as_it_is() {
         ["Namespace", "ServiceAccount", "Role", "RoleBinding"]
     );
     assert_eq!(kinds(&sync.start), ["GitRepository", "Kustomization"]);
-    // Where the control plane has the controllers, the repository gets no commit at all.
+    // The repository gets no commit if the control plane has the controllers.
     let mut world = snapshot("clusters/a", facts);
     world.files = WantedFiles::default();
     assert!(plan(&world).unwrap().commits().is_empty());
@@ -476,6 +476,40 @@ fn written_files_are_manifests() {
     // The whole spec is known to the kind.
     let typed: tenure_api::Surface = serde_json::from_value(surface.clone()).unwrap();
     assert_eq!(serde_json::to_value(&typed.spec).unwrap(), surface["spec"]);
+}
+
+#[test]
+fn installed_objects_are_those_of_patched_folder() {
+    let facts = repository(&[]);
+    let folder = Folder::parse("a").unwrap();
+    let files = files("a", "0.1.0");
+    let commits = plan_commits(&choices("a"), &facts, &files).unwrap();
+    let built = build_installation(&facts, &folder, &commits).unwrap();
+    let mut expected = list_platform_objects();
+    expected.push(make_surface(&source("a")));
+    assert_eq!(built, expected);
+    let mut patched = repository(&["a/tenure-system/kustomization.yaml"]);
+    let text = format!("{}commonAnnotations: {{a: b}}\n", write_kustomization(&files));
+    patched
+        .texts
+        .insert("a/tenure-system/kustomization.yaml".to_owned(), text);
+    let commits = plan_commits(&choices("a"), &patched, &files).unwrap();
+    let built = build_installation(&patched, &folder, &commits).unwrap();
+    assert!(
+        built.iter().all(|object| object["metadata"]["annotations"]["a"] == "b"),
+        "{built:?}"
+    );
+    patched.texts.insert(
+        "a/tenure-system/kustomization.yaml".to_owned(),
+        "nonsense: [tenure-components.yaml, tenure-sync.yaml]".to_owned(),
+    );
+    assert!(
+        build_installation(&patched, &folder, &commits)
+            .unwrap_err()
+            .message
+            .contains("can't be built")
+    );
+    assert_eq!(build_installation(&facts, &folder, &[]), Ok(Vec::new()));
 }
 
 #[test]

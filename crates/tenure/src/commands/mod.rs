@@ -6,6 +6,7 @@ pub(crate) mod adopt;
 pub(crate) mod attest;
 pub(crate) mod audit;
 pub(crate) mod backup;
+pub(crate) mod bootstrap;
 pub(crate) mod budgets;
 pub(crate) mod build;
 pub(crate) mod check;

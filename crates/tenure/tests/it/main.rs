@@ -16,6 +16,7 @@ mod attest;
 mod audit;
 mod bad_input;
 mod bind;
+mod bootstrap;
 mod broken;
 mod build;
 mod captures;

@@ -18,6 +18,9 @@ mod adopt;
 mod artifacts;
 mod attest;
 mod audit;
+#[path = "../it/bootstrap/bed.rs"]
+mod bed;
+mod bootstrap;
 mod capsule;
 mod check;
 mod helm_releases;

@@ -18,7 +18,7 @@ use tenure_inspection::check::{
 use tenure_tenancy::{Placement, TenantFacts, identity};
 
 mod dry_run;
-mod prerequisites;
+pub(crate) mod prerequisites;
 mod render;
 mod scratch_control_plane;
 

@@ -12,7 +12,7 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 use tenure_api::text::count_of;
 use tenure_controllers::EnabledKinds;
 use tenure_inspection::installation_check::{
-    Gravity, InstallationFinding, OTHERS, Observation, Right, is_hopeless, list_findings,
+    Gravity, InstallationFinding, OTHERS, Observation, OtherLease, Right, is_hopeless, list_findings,
 };
 
 use super::Form;
@@ -64,9 +64,8 @@ fn print_finding(finding: &InstallationFinding) {
     });
 }
 
-async fn observe_cluster(client: &kube::Client) -> Result<Observation, Failure> {
-    let version = get_object(client, "/version").await?.unwrap_or_default();
-    let served = resources::list_served(client).await?;
+/// Returns the holder of the Lease of each other controller, or the reason of an unknown one.
+pub(crate) async fn list_other_controllers(client: &kube::Client) -> Vec<(OtherLease, Result<Option<String>, String>)> {
     let mut others = Vec::new();
     for other in OTHERS {
         let path = format!(
@@ -78,6 +77,12 @@ async fn observe_cluster(client: &kube::Client) -> Result<Observation, Failure> 
             .map(|lease| lease.as_ref().and_then(find_holder));
         others.push((other, holder.map_err(|failure| failure.message)));
     }
+    others
+}
+
+async fn observe_cluster(client: &kube::Client) -> Result<Observation, Failure> {
+    let version = get_object(client, "/version").await?.unwrap_or_default();
+    let served = resources::list_served(client).await?;
     Ok(Observation {
         version: ObjectView::new(&version).read_text("/gitVersion").to_owned(),
         served: served
@@ -85,7 +90,7 @@ async fn observe_cluster(client: &kube::Client) -> Result<Observation, Failure> 
             .map(|resource| (resource.group, resource.version, resource.plural))
             .collect(),
         rights: ask_rights(client).await?,
-        others,
+        others: list_other_controllers(client).await,
         api_servers: find_api_servers(client).await.map_err(|failure| failure.message),
         installed: find_installed(client).await.map_err(|failure| failure.message),
     })

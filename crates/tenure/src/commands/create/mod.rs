@@ -3,7 +3,7 @@
 
 mod kustomization;
 mod notifications;
-mod references;
+pub(crate) mod references;
 mod sources;
 mod surface;
 mod tenant;

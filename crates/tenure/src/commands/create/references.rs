@@ -33,7 +33,7 @@ const WORKLOADS: [(&str, &str); 4] = [
 ];
 
 /// Reads a duration as Flux's kinds have it.
-pub(super) fn parse_duration(text: &str) -> Result<DurationText, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<DurationText, String> {
     let duration = DurationText::new(text);
     match duration.parse() {
         Ok(_) => Ok(duration),

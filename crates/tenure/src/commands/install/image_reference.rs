@@ -4,20 +4,14 @@
 //! registry on this machine, as container tools do.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-use futures::future::BoxFuture;
-use tenure_sources::{
-    Connect, ConnectRefusal, Connector, Endpoint, FetchError, OciError, Policy, RepositoryUrl, open_connection,
-    resolve_image,
-};
-use tokio::net::TcpStream;
+use tenure_sources::{FetchError, OciError, RepositoryUrl, resolve_image};
 
 use super::docker_config;
 use crate::failure::Failure;
 use crate::output;
+use crate::own_connections::make_connector;
 
 /// The repository of the published image, without a tag. A release is built with it; a development build has none.
 const RELEASE_IMAGE: Option<&str> = option_env!("TENURE_RELEASE_IMAGE");
@@ -58,7 +52,7 @@ pub(super) async fn find_image(flag: Option<&str>, is_unpinned: bool) -> Result<
             .hint("such as registry.example/team/tenure:0.1.0, in small letters")
     })?;
     let credentials = docker_config::read_credentials(registry).await?;
-    let reach = Connector::Through(Arc::new(AnyAddress));
+    let reach = make_connector();
     let asked = resolve_image(&url, &image.tag, &credentials, &reach);
     let digest = match tokio::time::timeout(PATIENCE, asked).await {
         Ok(Ok(digest)) => digest,
@@ -155,33 +149,6 @@ fn explain_error(image: &TaggedImage, error: OciError) -> Failure {
                 .hint("SSL_CERT_FILE names a file with the authorities that this command trusts")
         }
         error => failed(error.to_string()).hint(name_digest(image)),
-    }
-}
-
-/// Connects to each address that the command needs.
-#[derive(Debug)]
-struct AnyAddress;
-
-impl Connect for AnyAddress {
-    fn connect<'a>(
-        &'a self,
-        endpoint: &'a Endpoint,
-        _behind: Option<&'a Endpoint>,
-        patience: Duration,
-    ) -> BoxFuture<'a, Result<TcpStream, ConnectRefusal>> {
-        async move {
-            let policy = Policy {
-                allow: vec![endpoint.clone()],
-                ..Policy::default()
-            };
-            let opened = open_connection(&policy, endpoint, None, patience).await;
-            opened.map_err(|error| ConnectRefusal::from(&error))
-        }
-        .boxed()
-    }
-
-    fn check<'a>(&'a self, _: &'a Endpoint, _: Option<&'a Endpoint>) -> BoxFuture<'a, Result<(), ConnectRefusal>> {
-        async { Ok(()) }.boxed()
     }
 }
 
