@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
 use serde_json::{Value, json};
-use tenure_git_server::{Access, GitServer, NewKey, NewToken, Options, Repositories, Repository, SshOptions};
+use tenure_git_server::{Access, GitServer, NewKey, NewToken, Options, Repositories, Repository, SshOptions, Tls};
 use tenure_sources::DeployKey;
 
 use crate::process::{connect, tenure};
@@ -42,11 +42,17 @@ impl Ended {
 
 impl Bed {
     pub(crate) async fn start() -> Self {
+        Self::start_with(None).await
+    }
+
+    /// Starts a server with TLS, if there are keys for it.
+    pub(crate) async fn start_with(tls: Option<Tls>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let access = Access::new();
         let options = Options {
             access: Some(access.clone()),
             ssh: Some(SshOptions::loopback(Vec::new())),
+            tls,
             ..Options::default()
         };
         let git = GitServer::start(folder.path().join("git"), options).await.unwrap();

@@ -1,6 +1,6 @@
 //! Hosts with an API add the deploy key themselves: GitLab, GitHub, and Gitea with Forgejo.
 
-use tenure_forge_server::{ForgeServer, Kind, Owner};
+use tenure_forge_server::{Fault, ForgeServer, Kind, Misbehaviour, Owner};
 
 use super::bed::{Bed, SURFACE, get};
 use super::{Cluster, expect_nowhere};
@@ -33,8 +33,12 @@ async fn check_host(kind: Kind, command: &str, scope: &str) {
         "180",
     ];
     let arguments: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    // The host adds the key, and its answer is lost. The next run finds the key, and adds no second one.
+    forge.misbehave(Fault::once(http::Method::POST, "keys", Misbehaviour::EffectThenCut));
+    bed.run(&cluster.kubeconfig, &arguments, |key| panic!("it asks for {key}"))
+        .expect(3, &["the deploy key can't be added", "run the same command again"]);
     let ended = bed.run(&cluster.kubeconfig, &arguments, |key| panic!("it asks for {key}"));
-    ended.expect(0, &["the host has the deploy key", "the platform reconciles itself"]);
+    ended.expect(0, &["push 2 commits", "the platform reconciles itself"]);
     let keys = forge.live();
     assert!(
         matches!(keys.as_slice(), [key] if !key.may_write && key.name.starts_with("tenure platform ")),

@@ -8,7 +8,7 @@ mod hosts;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use tenure_git_server::Content;
+use tenure_git_server::{Content, Tls};
 
 use self::bed::{Bed, KEY, SURFACE, TOKEN, get, write_map};
 use crate::process::Up;
@@ -334,4 +334,26 @@ async fn shown_host_key_is_trusted_on_request() {
     arguments.remove(at);
     bed.run_with_key(&cluster.kubeconfig, &arguments)
         .expect(0, &["nothing was to be done"]);
+}
+
+/// A server with a certificate of a private authority gets the push only if a flag names the authority.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_authority_is_trusted_by_flag() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let parameters = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = parameters.self_signed(&key).unwrap().pem();
+    let tls = Tls {
+        certificate: certificate.clone(),
+        key: key.serialize_pem(),
+        client_authority: None,
+    };
+    let bed = Bed::start_with(Some(tls)).await;
+    let cluster = Cluster::start(&bed, &[]);
+    let arguments = bed.https_arguments("clusters/a");
+    bed.run_with_key(&cluster.kubeconfig, &arguments)
+        .expect(3, &["certificate"]);
+    let file = bed.write_private("ca.pem", &certificate);
+    let trusting = [arguments.as_slice(), &["--ca-file".to_owned(), file]].concat();
+    bed.run_with_key(&cluster.kubeconfig, &trusting)
+        .expect(0, &["the platform reconciles itself"]);
 }
