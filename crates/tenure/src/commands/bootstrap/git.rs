@@ -124,10 +124,10 @@ impl Branch {
             secrets,
             timeout,
         };
-        opened
-            .check(&["check-ref-format", "--branch", branch], b"")
-            .await
-            .map_err(|_| Failure::usage(format!("--branch {branch:?}: git allows no such name")))?;
+        let allowed = opened.run(&["check-ref-format", "--branch", branch], b"", &[]).await?;
+        if !allowed.is_done {
+            return Err(Failure::usage(format!("--branch {branch:?}: git allows no such name")));
+        }
         opened
             .check(&["init", "--quiet", "--bare", "--template=", "."], b"")
             .await?;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tenure_git_server::{Content, Tls};
 
 use self::bed::{Bed, KEY, SURFACE, TOKEN, get, write_map};
-use crate::process::Up;
+use crate::process::{Up, tenure};
 
 const COMPONENTS: &str = "clusters/a/tenure-system/tenure-components.yaml";
 
@@ -231,6 +231,18 @@ async fn refusals_name_their_cause() {
     );
     check(with_url("http://git.example/a.git"), 2, &["no TLS"]);
     check(bed.https_arguments("a/../../b"), 2, &["the path leaves the repository"]);
+
+    let without_git = tenure(&["bootstrap"])
+        .args(bed.https_arguments("a"))
+        .env("KUBECONFIG", kubeconfig)
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&without_git.stderr).into_owned();
+    assert!(
+        words.contains("there is no git on PATH") && words.contains("install git"),
+        "{words}"
+    );
 
     // A server with another key, and a server with an unknown key.
     let other = Bed::start().await;
