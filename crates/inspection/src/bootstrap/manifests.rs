@@ -159,7 +159,12 @@ pub fn build_installation(
     if kustomize::FileTree::entry(&tree, &own).is_none() {
         return Ok(Vec::new());
     }
-    let built = kustomize::build(&tree, &own, &kustomize::Options::default());
+    // The order of the file stays: policies come before the rights that they bound.
+    let options = kustomize::Options {
+        reorder: kustomize::Reorder::None,
+        ..kustomize::Options::default()
+    };
+    let built = kustomize::build(&tree, &own, &options);
     let built = built.map_err(|error| {
         Refusal::new(
             format!("{own} can't be built: {error}"),

@@ -493,7 +493,11 @@ fn installed_objects_are_those_of_patched_folder() {
     patched
         .texts
         .insert("a/tenure-system/kustomization.yaml".to_owned(), text);
-    let commits = plan_commits(&choices("a"), &patched, &files).unwrap();
+    let accepting = Choices {
+        accepts_content: true,
+        ..choices("a")
+    };
+    let commits = plan_commits(&accepting, &patched, &files).unwrap();
     let built = build_installation(&patched, &folder, &commits).unwrap();
     assert!(
         built.iter().all(|object| object["metadata"]["annotations"]["a"] == "b"),
