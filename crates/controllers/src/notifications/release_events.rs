@@ -52,7 +52,8 @@ async fn follow(lane: Weak<Lane>, client: Client, namespace: String) {
             if let Some(news) = AlertEvent::from_stored(&stored, &namespace, Timestamp::now())
                 && sender.try_send(news).is_err()
             {
-                tracing::warn!(
+                // A tenant writes any number of Events, so this is no warning in the log.
+                tracing::debug!(
                     namespace,
                     "events of HelmReleases arrive faster than they can be matched with Alerts"
                 );

@@ -40,7 +40,7 @@ fn stored_event_of_release_becomes_news() {
     });
     assert_eq!(written, expected);
     let warning = ("/type", json!("Warning"));
-    assert_eq!(read(&[warning.clone()]).unwrap().severity.as_str(), "error");
+    assert_eq!(read(std::slice::from_ref(&warning)).unwrap().severity.as_str(), "error");
     let waits = ("/reason", json!("DependencyNotReady"));
     assert_eq!(read(&[warning, waits]).unwrap().severity.as_str(), "info");
     // An Event about another namespace, of another kind or by another writer is none.

@@ -100,7 +100,7 @@ fn objects_of(kind: &str) -> Vec<Value> {
     );
     let message = match kind {
         "Kustomization" | "Surface" | "HelmRelease" => applied,
-        "GitRepository" | "OCIRepository" | "Bucket" | "ExternalArtifact" => stored,
+        "GitRepository" | "OCIRepository" | "Bucket" | "ExternalArtifact" | "HelmRepository" | "HelmChart" => stored,
         "Tenant" => "2 namespaces are recorded".to_owned(),
         _ => "initialized".to_owned(),
     };

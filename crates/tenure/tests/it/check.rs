@@ -167,7 +167,7 @@ async fn check_finds_each_mistake_and_writes_nothing() {
         "cluster-role.yaml:1: error: admission: ClusterRole/wide:",
         "quota.yaml:1: error: rbac: ResourceQuota/blue/more: system:serviceaccount:blue:blue-gitops may not patch and create resourcequotas in namespace blue",
         "grant.yaml:1: error: rbac: Role/blue/too-much:",
-        "pod.yaml:1: error: admission: Pod/blue/stranger:",
+        "pod.yaml:8: error: admission: Pod/blue/stranger:",
         "(container-registries)",
         "service.yaml:8: error: schema: Service/blue/web: spec.ports[0].port:",
         "unknown.yaml:1: error: schema: Nothing/blue/it:",

@@ -72,12 +72,8 @@ async fn repository_writes_releases_only_with_the_opt_in() {
     let account = json!({ "kind": "ServiceAccount", "name": "blue-gitops", "namespace": "blue" });
     let bindings = json!([{ "clusterRoleName": "tenure-helm-author", "subjects": [account] }]);
     apply(&data, tenant(&bindings), TENANT).await;
-    eventually(
-        &place,
-        &["get", "hr", "app", "-n", "blue", "-o", "json"],
-        "\"name\": \"app\"",
-    )
-    .await;
+    let reconcile = ["reconcile", "ks/app-app", "-n", "blue", "--with-source"];
+    eventually(&place, &reconcile, "Applied revision").await;
     place.check(
         &["get", "hr", "app", "-n", "blue", "-o", "yaml"],
         0,
@@ -110,6 +106,7 @@ async fn repository_writes_releases_only_with_the_opt_in() {
         write(account, chart);
         let finding = format!("release.yaml:{line}: error: admission: HelmRelease/blue/app: ");
         place.check(&check, 1, &[&finding, rule], &[]);
+        place.run(&reconcile);
         eventually(&place, &ready, rule).await;
     }
     let release = place.run(&["get", "hr", "app", "-n", "blue", "-o", "json"]);

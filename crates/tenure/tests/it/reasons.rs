@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 const NO_PROBLEM: [&str; 18] = [
     "Accepted",
     "ArtifactUpToDate",
+    "ChartPackageSucceeded",
+    "ChartPullSucceeded",
     "Exclusive",
     "FluxReplaced",
     "GitOperationSucceeded",

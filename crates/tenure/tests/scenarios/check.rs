@@ -118,7 +118,7 @@ async fn check_finds_refusals_of_cluster_and_writes_nothing() {
         "foreign.yaml:1: error: admission: ConfigMap/default/foreign: ",
         "quota.yaml:1: error: rbac: ResourceQuota/check-blue/more: ",
         &quota,
-        "node.yaml:1: error: admission: Service/check-blue/node: ",
+        "node.yaml:7: error: admission: Service/check-blue/node: ",
         "(service-options)",
         "port.yaml:8: error: schema: Service/check-blue/port: spec.ports[0].port: ",
         "account.yaml:7: error: admission: HelmRelease/check-blue/account: ",
