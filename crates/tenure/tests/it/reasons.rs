@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// The reasons that report no problem, or only begin an event.
-const NO_PROBLEM: [&str; 18] = [
+const NO_PROBLEM: [&str; 20] = [
     "Accepted",
     "ArtifactUpToDate",
     "ChartPackageSucceeded",
