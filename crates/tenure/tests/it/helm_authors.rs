@@ -22,6 +22,18 @@ fn tenant(bindings: &Value) -> Value {
     })
 }
 
+/// Requests reconciliations until an output contains a word. Without a request, the Kustomization waits for its interval.
+async fn reconcile_until(place: &Place, arguments: &[&str], word: &str) {
+    tenure_testkit::eventually(tenure_testkit::SOON, async || {
+        place.run(&["reconcile", "ks/app-app", "-n", "blue", "--with-source"]);
+        let output = place.run(arguments);
+        let is_there = String::from_utf8_lossy(&output.stdout).contains(word);
+        is_there.then_some(()).ok_or_else(|| format!("{output:?}"))
+    })
+    .await
+    .unwrap();
+}
+
 #[tokio::test]
 async fn repository_writes_releases_only_with_the_opt_in() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,8 +84,8 @@ async fn repository_writes_releases_only_with_the_opt_in() {
     let account = json!({ "kind": "ServiceAccount", "name": "blue-gitops", "namespace": "blue" });
     let bindings = json!([{ "clusterRoleName": "tenure-helm-author", "subjects": [account] }]);
     apply(&data, tenant(&bindings), TENANT).await;
-    let reconcile = ["reconcile", "ks/app-app", "-n", "blue", "--with-source"];
-    eventually(&place, &reconcile, "Applied revision").await;
+    let written = ["get", "hr", "app", "-n", "blue", "-o", "json"];
+    reconcile_until(&place, &written, "\"name\": \"app\"").await;
     place.check(
         &["get", "hr", "app", "-n", "blue", "-o", "yaml"],
         0,
@@ -106,8 +118,7 @@ async fn repository_writes_releases_only_with_the_opt_in() {
         write(account, chart);
         let finding = format!("release.yaml:{line}: error: admission: HelmRelease/blue/app: ");
         place.check(&check, 1, &[&finding, rule], &[]);
-        place.run(&reconcile);
-        eventually(&place, &ready, rule).await;
+        reconcile_until(&place, &ready, rule).await;
     }
     let release = place.run(&["get", "hr", "app", "-n", "blue", "-o", "json"]);
     let release = String::from_utf8_lossy(&release.stdout);
