@@ -35,7 +35,7 @@ pub(super) const CEILINGS: &[Ceiling] = &[
     ("crates/git-access", 10, 0),
     ("crates/git-server", 19, 4),
     ("crates/go-words", 4, 0),
-    ("crates/inspection", 14, 0),
+    ("crates/inspection", 8, 0),
     ("crates/kinds", 3, 0),
     ("crates/kustomize", 5, 0),
     ("crates/planner", 14, 0),
