@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 
+use super::error::ChartError;
 use super::metadata::{CHART_FILE, Metadata, read_dependencies};
+use crate::budget::OverBudget;
+use crate::fetch_budgets::GrowingCharge;
 use crate::limits::describe_bytes;
 use crate::tar_reader::{TarError, TarKind, TarReader};
 use crate::yaml_merge::read_map;
@@ -20,6 +23,8 @@ pub(super) const FILE_BYTES: u64 = 5 << 20;
 pub(super) const UNPACKED_BYTES: u64 = 100 << 20;
 /// The most files of a chart.
 pub(super) const MOST_FILES: usize = 10_000;
+/// Bytes in memory of a file besides its content.
+const ENTRY_BYTES: u64 = 256;
 /// The longest path.
 pub(super) const LONGEST_PATH: usize = 1024;
 
@@ -38,16 +43,47 @@ pub(super) type ChartTree = BTreeMap<String, ChartFile>;
 /// # Errors
 /// Says what is wrong.
 pub(super) fn check_archive(archive: impl Read, cancelled: &AtomicBool) -> Result<Metadata, String> {
-    let files = read_entries(archive, cancelled, |path| path == CHART_FILE)?;
+    let files = read_entries(archive, cancelled, |path| path == CHART_FILE, |_| Ok(()))?;
     read_metadata(&files)
 }
 
-/// Reads all files of an archive.
+/// Why an archive was not read.
+#[derive(Debug)]
+pub(super) enum ArchiveError {
+    /// It is no chart. The text says why.
+    Invalid(String),
+    /// The lane has no memory for its files.
+    OverBudget(OverBudget),
+}
+
+impl ArchiveError {
+    /// Converts the error: `wrap` makes the error for an archive that is no chart.
+    pub(super) fn explain(self, wrap: impl FnOnce(String) -> ChartError) -> ChartError {
+        match self {
+            Self::Invalid(problem) => wrap(problem),
+            Self::OverBudget(refused) => ChartError::OverBudget(refused),
+        }
+    }
+}
+
+/// Reads all files of an archive. Their bytes are charged before they are read.
 ///
 /// # Errors
-/// Says what is wrong.
-pub(super) fn read_archive(archive: impl Read, cancelled: &AtomicBool) -> Result<ChartTree, String> {
-    read_entries(archive, cancelled, |_| true)
+/// An [`ArchiveError`].
+pub(super) fn read_archive(
+    archive: impl Read,
+    cancelled: &AtomicBool,
+    memory: &mut GrowingCharge,
+) -> Result<ChartTree, ArchiveError> {
+    let mut refused = None;
+    let charge = |bytes: u64| {
+        memory.add_blocking(bytes).map_err(|error| {
+            refused = Some(error);
+            error.to_string()
+        })
+    };
+    let read = read_entries(archive, cancelled, |_| true, charge);
+    read.map_err(|problem| refused.map_or(ArchiveError::Invalid(problem), ArchiveError::OverBudget))
 }
 
 /// Returns the metadata of a chart.
@@ -92,6 +128,7 @@ fn read_entries(
     archive: impl Read,
     cancelled: &AtomicBool,
     is_wanted: impl Fn(&str) -> bool,
+    mut charge: impl FnMut(u64) -> Result<(), String>,
 ) -> Result<ChartTree, String> {
     let mut files = ChartTree::new();
     let (mut count, mut bytes) = (0_usize, 0_u64);
@@ -128,6 +165,7 @@ fn read_entries(
         if !is_wanted(&path) && !is_metadata(&path) {
             continue;
         }
+        charge(size.saturating_add(ENTRY_BYTES))?;
         let mut content = Vec::new();
         archive
             .read_to_end(&mut content)

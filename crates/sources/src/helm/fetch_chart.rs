@@ -1,5 +1,6 @@
 //! One fetch of a chart: find its version, stop if nothing changed, else receive it, check it, and package it if its values or its version change.
 
+use std::cell::RefCell;
 use std::io::Seek as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -30,7 +31,7 @@ use crate::cancel::spawn_cancellable;
 use crate::connector::Connector;
 use crate::dialer::Dialer;
 use crate::error::{FetchError, StorageError};
-use crate::fetch_budgets::{self, FetchBudgets};
+use crate::fetch_budgets::{self, FetchBudgets, GrowingCharge};
 use crate::limits::{Limits, describe_bytes};
 use crate::oci::{self, OciRequest};
 
@@ -190,9 +191,11 @@ impl Fetch<'_> {
             )));
         }
         let packaging = self.prepare();
-        let made = self.in_turn(move |cancelled| packaging.finish_received(received, cancelled));
+        let made = self.in_turn(move |cancelled| {
+            let mut memory = GrowingCharge::new_used(held);
+            packaging.finish_received(received, cancelled, &mut memory)
+        });
         let made = made.await?;
-        drop(held);
         self.store_chart(made, fingerprint)
     }
 
@@ -237,7 +240,12 @@ impl Fetch<'_> {
         };
         let packaging = self.prepare();
         let digest = pulled.facts.digest.clone();
-        let checked = self.in_turn(move |cancelled| packaging.check_stored((&digest, pulled.size), cancelled));
+        let FetchBudgets { lane, memory, .. } = self.account;
+        let held = memory.acquire(lane, BUFFER_BYTES, self.deadline).await?;
+        let checked = self.in_turn(move |cancelled| {
+            let mut memory = GrowingCharge::new_used(held);
+            packaging.check_stored((&digest, pulled.size), cancelled, &mut memory)
+        });
         let fingerprint = self.request.fingerprint.clone();
         match checked.await? {
             CheckedChart::Packaged(mut made) => {
@@ -273,9 +281,13 @@ impl Fetch<'_> {
         let known = self.request.known().cloned();
         let known = known.filter(|known| self.store.contains(&self.request.source, &known.facts.digest));
         let made = self.in_turn(move |cancelled| {
-            let _held = (memory, room);
+            let _room = room;
             let tree = packaging.store.load(&place.key, &place.digest, &packaging.limits)?;
-            let reader = ChartReader { tree: &tree, cancelled };
+            let reader = ChartReader {
+                tree: &tree,
+                cancelled,
+                memory: RefCell::new(GrowingCharge::new_used(memory)),
+            };
             packaging.package_folder(&reader, |name, version| {
                 let fingerprint =
                     write_fingerprint(&[("request", &request_fingerprint), ("name", name), ("version", version)]);
@@ -355,11 +367,16 @@ impl Fetch<'_> {
 
 impl Packaging {
     /// Checks a received archive, and packages the chart again if its values change. Blocks.
-    fn finish_received(&self, received: ReceivedFile, cancelled: &AtomicBool) -> Result<PackagedChart, ChartError> {
+    fn finish_received(
+        &self,
+        received: ReceivedFile,
+        cancelled: &AtomicBool,
+        memory: &mut GrowingCharge,
+    ) -> Result<PackagedChart, ChartError> {
         let ReceivedFile { file, digest, size } = received;
         let mut archive = file.file();
         archive.rewind().map_err(|error| self.explain_io(&file, error))?;
-        if let Some(packaged) = self.package_archive(archive, cancelled)? {
+        if let Some(packaged) = self.package_archive(archive, cancelled, memory)? {
             return Ok(packaged);
         }
         archive.rewind().map_err(|error| self.explain_io(&file, error))?;
@@ -368,7 +385,12 @@ impl Packaging {
     }
 
     /// Checks a stored archive, and packages the chart again if its values change. Blocks.
-    fn check_stored(&self, (digest, size): (&str, u64), cancelled: &AtomicBool) -> Result<CheckedChart, ChartError> {
+    fn check_stored(
+        &self,
+        (digest, size): (&str, u64),
+        cancelled: &AtomicBool,
+        memory: &mut GrowingCharge,
+    ) -> Result<CheckedChart, ChartError> {
         if size > ARCHIVE_BYTES {
             let limit = describe_bytes(ARCHIVE_BYTES);
             return Err(ChartError::Pull(format!("the chart is larger than {limit}")));
@@ -379,7 +401,7 @@ impl Packaging {
             rewound.map_err(|error| self.store.io_error("read", Path::new("the chart"), error))?;
             Ok::<_, StorageError>(file)
         };
-        if let Some(packaged) = self.package_archive(&open()?, cancelled)? {
+        if let Some(packaged) = self.package_archive(&open()?, cancelled, memory)? {
             return Ok(CheckedChart::Packaged(Box::new(packaged)));
         }
         let metadata = check_archive(&open()?, cancelled).map_err(ChartError::Pull)?;
@@ -391,11 +413,12 @@ impl Packaging {
         &self,
         archive: &std::fs::File,
         cancelled: &AtomicBool,
+        memory: &mut GrowingCharge,
     ) -> Result<Option<PackagedChart>, ChartError> {
         if self.asked.values_files.is_empty() && self.asked.version_metadata.is_none() {
             return Ok(None);
         }
-        let mut files = read_archive(archive, cancelled).map_err(ChartError::Package)?;
+        let mut files = read_archive(archive, cancelled, memory).map_err(|error| error.explain(ChartError::Package))?;
         let metadata = read_metadata(&files).map_err(ChartError::Package)?;
         let version = self.write_version(&metadata)?;
         let used = self.merge_values(&mut files, &ValuesInChart)?;
@@ -410,7 +433,9 @@ impl Packaging {
     ) -> Result<Option<(PackagedChart, String)>, ChartError> {
         let (mut files, archive) = match reader.read_chart(&self.asked.chart)? {
             FoundChart::Archive(archive) => {
-                let files = read_archive(archive.as_ref(), reader.cancelled).map_err(ChartError::Reference)?;
+                let files = reader
+                    .unpack(&archive)
+                    .map_err(|error| error.explain(ChartError::Reference))?;
                 (files, Some(archive))
             }
             FoundChart::Folder(files) => (files, None),

@@ -1,13 +1,16 @@
 //! A chart in the files of another source: its folder, links resolved, without what `.helmignore` names, and with the charts of the same source that it needs. Pure.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::archive::{
-    ChartFile, ChartTree, FILE_BYTES, LONGEST_PATH, MOST_FILES, UNPACKED_BYTES, read_archive, read_metadata,
+    ArchiveError, ChartFile, ChartTree, FILE_BYTES, LONGEST_PATH, MOST_FILES, UNPACKED_BYTES, check_archive,
+    read_archive, read_metadata,
 };
 use super::error::ChartError;
 use super::ignore::HelmIgnore;
 use super::metadata::{CHART_FILE, Dependency, Metadata, read_lenient_version};
+use crate::fetch_budgets::GrowingCharge;
 use crate::limits::describe_bytes;
 use crate::tree::{Entry, Node, Tree};
 
@@ -27,6 +30,8 @@ pub(super) enum FoundChart {
 pub(super) struct ChartReader<'a> {
     pub(super) tree: &'a Tree,
     pub(super) cancelled: &'a std::sync::atomic::AtomicBool,
+    /// The charge for files of packaged charts. Other files are in the tree's memory.
+    pub(super) memory: RefCell<GrowingCharge>,
 }
 
 /// The files of one folder while they are collected.
@@ -79,6 +84,11 @@ impl ChartReader<'_> {
         Ok(missing.len())
     }
 
+    /// Reads all files of a packaged chart.
+    pub(super) fn unpack(&self, archive: &[u8]) -> Result<ChartTree, ArchiveError> {
+        read_archive(archive, self.cancelled, &mut self.memory.borrow_mut())
+    }
+
     /// Lists the names of the charts in `charts/`.
     fn list_existing(&self, files: &ChartTree) -> Result<Vec<String>, String> {
         let mut names = Vec::new();
@@ -91,9 +101,7 @@ impl ChartReader<'_> {
             }
             let metadata = match inner.split_once('/') {
                 Some((_, rest)) if rest == CHART_FILE => Metadata::read(&file.content),
-                None if inner.ends_with(".tgz") => {
-                    read_archive(file.content.as_ref(), self.cancelled).and_then(|files| read_metadata(&files))
-                }
+                None if inner.ends_with(".tgz") => check_archive(file.content.as_ref(), self.cancelled),
                 _ => continue,
             };
             names.push(metadata.map_err(|problem| format!("'{path}': {problem}"))?.name);
@@ -126,7 +134,7 @@ impl ChartReader<'_> {
         let real = self.resolve(path, &local).ok_or_else(missing)?;
         let mut found = match self.read_chart(&real).map_err(|_| missing())? {
             FoundChart::Folder(files) => files,
-            FoundChart::Archive(archive) => read_archive(archive.as_ref(), self.cancelled).map_err(failed)?,
+            FoundChart::Archive(archive) => self.unpack(&archive).map_err(|error| error.explain(failed))?,
         };
         let metadata = read_metadata(&found).map_err(failed)?;
         let range: go_words::version::Range = needed.version.parse().map_err(|error| {

@@ -7,7 +7,10 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::{Builder, EntryType, Header};
 
-use super::{FILE_BYTES, check_archive, read_archive, read_metadata};
+use super::{ArchiveError, FILE_BYTES, check_archive, read_archive, read_metadata};
+use crate::budget::{BudgetLimits, ByteBudget};
+use crate::fetch_budgets::GrowingCharge;
+use crate::fuzzing::unlimited_charge;
 
 const CHART: &str = "apiVersion: v2\nname: app\nversion: 1.0.0\n";
 
@@ -40,7 +43,12 @@ fn metadata_of_a_chart_is_read() {
         ("app/charts/b/Chart.yaml", "broken: ["),
     ];
     assert_eq!(check(&entries).unwrap(), ("app".to_owned(), "1.0.0".to_owned()));
-    let files = read_archive(pack(&entries).as_slice(), &AtomicBool::new(false)).unwrap();
+    let files = read_archive(
+        pack(&entries).as_slice(),
+        &AtomicBool::new(false),
+        &mut unlimited_charge(),
+    )
+    .unwrap();
     assert_eq!(
         files.keys().map(String::as_str).collect::<Vec<_>>(),
         ["Chart.yaml", "charts/b/Chart.yaml", "templates/a.yaml"]
@@ -56,7 +64,12 @@ fn older_charts_have_requirements_in_a_file() {
         ("app/requirements.yaml", requirements),
         ("app/requirements.lock", lock),
     ];
-    let files = read_archive(pack(&entries).as_slice(), &AtomicBool::new(false)).unwrap();
+    let files = read_archive(
+        pack(&entries).as_slice(),
+        &AtomicBool::new(false),
+        &mut unlimited_charge(),
+    )
+    .unwrap();
     let found = &read_metadata(&files).unwrap().dependencies[0];
     assert_eq!((found.version.as_str(), found.inner_name()), ("1.2.3", "c"));
 }
@@ -116,4 +129,18 @@ fn archives_that_expand_without_end_are_refused() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(b"not tar").unwrap();
     assert!(check_archive(gzip.finish().unwrap().as_slice(), &AtomicBool::new(false)).is_err());
+}
+
+#[test]
+fn files_are_charged_before_they_are_read() {
+    let limits = BudgetLimits {
+        lane: 1 << 20,
+        ..BudgetLimits::unlimited("bytes")
+    };
+    let held = ByteBudget::new(limits).try_acquire("team", 0).unwrap();
+    let mut memory = GrowingCharge::new_unused(held);
+    let large = "x".repeat(2 << 20);
+    let packed = pack(&[("app/Chart.yaml", CHART), ("app/large", &large)]);
+    let read = read_archive(packed.as_slice(), &AtomicBool::new(false), &mut memory);
+    assert!(matches!(read, Err(ArchiveError::OverBudget(_))));
 }

@@ -38,6 +38,7 @@ fn read(entries: &[(&str, &str)], path: &str) -> Result<BTreeMap<String, String>
     let reader = ChartReader {
         tree: &tree,
         cancelled: &cancelled,
+        memory: std::cell::RefCell::new(crate::fuzzing::unlimited_charge()),
     };
     let FoundChart::Folder(mut files) = reader.read_chart(path)? else {
         return Ok(BTreeMap::new());
