@@ -12,16 +12,16 @@ pub struct ChartFacts {
     pub is_packaged: bool,
     /// Files of values that are in the default values.
     pub values_files: Vec<String>,
-    /// The registry's facts on the chart, to see whether it has changed there.
+    /// The facts with which a registry or an index offered the chart, to see whether it has changed there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pulled: Option<PulledChart>,
 }
 
-/// The facts about a chart in a registry when it was fetched.
+/// The facts about a chart in a registry, or in an index, when it was fetched.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PulledChart {
-    /// The tag with the digest of the manifest.
+    /// The tag with the digest of the manifest, or the digest of the index.
     pub revision: String,
     /// The digest of all other inputs.
     pub fingerprint: String,

@@ -161,6 +161,19 @@ impl Fetch<'_> {
         (index, version): (&ArtifactPlace, &str),
         dialer: &Dialer,
     ) -> Result<Fetched, ChartError> {
+        let seen = PulledChart {
+            revision: index.digest.clone(),
+            fingerprint: write_fingerprint(&[("request", &self.request.fingerprint), ("range", version)]),
+        };
+        let known = self.request.known();
+        let known = known.filter(|known| self.store.contains(&self.request.source, &known.facts.digest));
+        // The same index gives the same chart: a large one is not read again at each interval.
+        if let Some(known) = known
+            && known.chart.as_ref().and_then(|chart| chart.pulled.as_ref()) == Some(&seen)
+        {
+            let revision = known.facts.revision.clone();
+            return Ok(Fetched::Unchanged { revision });
+        }
         let listed = self.find_version(index, version).await?;
         let name = &self.request.asked.chart;
         let address = listed.url.as_deref();
@@ -172,8 +185,15 @@ impl Fetch<'_> {
             ("url", address),
             ("digest", listed.digest.as_deref().unwrap_or_default()),
         ]);
-        if let Some(unchanged) = self.find_unchanged(&fingerprint) {
-            return Ok(unchanged);
+        if let Some(known) = known.filter(|known| known.fingerprint == fingerprint) {
+            let mut artifact = known.clone();
+            if let Some(chart) = &mut artifact.chart {
+                chart.pulled = Some(seen);
+            }
+            return Ok(Fetched::Stored {
+                artifact,
+                subject: None,
+            });
         }
         let FetchBudgets { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, BUFFER_BYTES, self.deadline).await?;
@@ -195,7 +215,8 @@ impl Fetch<'_> {
             let mut memory = GrowingCharge::new_used(held);
             packaging.finish_received(received, cancelled, &mut memory)
         });
-        let made = made.await?;
+        let mut made = made.await?;
+        made.facts.pulled = Some(seen);
         self.store_chart(made, fingerprint)
     }
 
@@ -313,16 +334,6 @@ impl Fetch<'_> {
             store: self.store.clone(),
             account: self.account.clone(),
         }
-    }
-
-    /// Returns [`Fetched::Unchanged`] if the stored chart was made of the same inputs.
-    fn find_unchanged(&self, fingerprint: &str) -> Option<Fetched> {
-        let known = self.request.known()?;
-        let is_same =
-            known.fingerprint == fingerprint && self.store.contains(&self.request.source, &known.facts.digest);
-        is_same.then(|| Fetched::Unchanged {
-            revision: known.facts.revision.clone(),
-        })
     }
 
     fn store_chart(&self, made: PackagedChart, fingerprint: String) -> Result<Fetched, ChartError> {

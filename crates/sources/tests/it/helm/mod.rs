@@ -207,6 +207,23 @@ async fn chart_of_an_index_is_stored_unchanged() {
     let before = stand.server.requests().len();
     assert!(matches!(stand.fetch(&asked).await.unwrap(), Fetched::Unchanged { revision } if revision == "1.0.0"));
     assert_eq!(stand.server.requests().len(), before);
+    // Another index with the same chart needs no download, and is remembered.
+    stand.serve_chart(&[("app/Chart.yaml", CHART), ("app/values.yaml", "a: 1\n")]);
+    let index = format!(
+        "{}\n# another\n",
+        String::from_utf8_lossy(&stand.files.lock().unwrap()["/charts/index.yaml"].body)
+    );
+    stand.put("/charts/index.yaml", Answer::new(200, index));
+    let mut other = stand.make_request("1.x").await;
+    other.known = Some(stored.clone());
+    let before = stand.server.requests().len();
+    let remembered = stand.get(&other).await;
+    assert_eq!(
+        (stand.server.requests().len(), &remembered.facts),
+        (before, &stored.facts)
+    );
+    other.known = Some(remembered);
+    assert!(matches!(stand.fetch(&other).await.unwrap(), Fetched::Unchanged { .. }));
     // With another generation, the artifact is made again.
     asked.generation = Some(2);
     assert_eq!(stand.get(&asked).await.facts, stored.facts);
